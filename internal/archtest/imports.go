@@ -8,6 +8,7 @@ import (
 // Patterns name packages as the go command does: a path, or a path that ends
 // in /... for it and everything below it.
 const (
+	everything   = "..."
 	natsModule   = "github.com/nats-io/..."
 	natsServer   = "github.com/nats-io/nats-server/..."
 	msgpack      = "github.com/vmihailenco/..."
@@ -23,10 +24,14 @@ const (
 )
 
 func importRules() []Rule {
+	return slices.Concat(layerRules(), serverRules(), dependencyRules())
+}
+
+func layerRules() []Rule {
 	return []Rule{
 		{
 			Name:   "frames-alone",
-			Reason: "the frame codec is used by every program that speaks the protocol; it must come without a bus, a server or a schema library",
+			Reason: "every program that speaks the protocol needs the codec; it comes without a bus, a server or a schema library",
 			find:   only("pkg/frames/...", msgpack),
 		},
 		{
@@ -47,7 +52,7 @@ func importRules() []Rule {
 		{
 			Name:   "internal-below-services",
 			Reason: "imports point downward: only the command line knows which services exist",
-			find:   neverBut(anyInternal, commandLine, anyService, commandLine, anyCommand),
+			find:   except(never(anyInternal, anyService, commandLine, anyCommand), commandLine),
 		},
 		{
 			Name:   "services-below-commands",
@@ -60,6 +65,16 @@ func importRules() []Rule {
 			find:   servicesApart,
 		},
 		{
+			Name:   "examples-as-users",
+			Reason: "an example shows what any user of the module can write, so it imports what a user can",
+			find:   never(anyExample, anyInternal, anyService, anyCommand),
+		},
+	}
+}
+
+func serverRules() []Rule {
+	return []Rule{
+		{
 			Name:   "nats-server-once",
 			Reason: "one place sets up the embedded server, with its loopback and auth rules; tests have one more",
 			find:   importedOnlyBy(natsServer, embeddedNATS, testBus),
@@ -71,14 +86,14 @@ func importRules() []Rule {
 		},
 		{
 			Name:   "bustest-in-tests",
-			Reason: "a test server in a program is a server without auth",
-			find:   never(anyProgram, testBus),
+			Reason: "a test server in a program is a server without its rules",
+			find:   reachedOnlyBy(testBus, testBus),
 		},
-		{
-			Name:   "examples-as-users",
-			Reason: "an example shows what any user of the module can write, so it imports what a user can",
-			find:   never(anyExample, anyInternal, anyService, anyCommand),
-		},
+	}
+}
+
+func dependencyRules() []Rule {
+	return []Rule{
 		{
 			Name:   "static-binary",
 			Reason: "the binary is static: no package of it may need cgo",
@@ -92,21 +107,17 @@ func importRules() []Rule {
 	}
 }
 
-// anyProgram stands for cmd, services and examples together.
-const anyProgram = "*program"
+type finder = func(*module) []Finding
 
 func match(path string, patterns ...string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		if pattern == anyProgram {
-			return match(path, anyCommand, anyService, anyExample)
-		}
-		tree, ok := strings.CutSuffix(pattern, "/...")
-		return path == tree || ok && strings.HasPrefix(path, tree+"/")
+		tree, ok := strings.CutSuffix(pattern, "...")
+		return path == strings.TrimSuffix(tree, "/") || ok && strings.HasPrefix(path, tree)
 	})
 }
 
 // only allows nothing but the standard library, from itself and allowed.
-func only(from string, allowed ...string) func(*module) []Finding {
+func only(from string, allowed ...string) finder {
 	allowed = append(allowed, from)
 	return func(m *module) []Finding {
 		return m.needs(from, func(dep string) bool {
@@ -116,17 +127,60 @@ func only(from string, allowed ...string) func(*module) []Finding {
 }
 
 // never forbids that from needs, directly or not, any of the targets.
-func never(from string, targets ...string) func(*module) []Finding {
+func never(from string, targets ...string) finder {
 	return func(m *module) []Finding {
 		return m.needs(from, func(dep string) bool { return match(dep, targets...) })
 	}
 }
 
-// neverBut is never for the packages of from that are not in except.
-func neverBut(from, except string, targets ...string) func(*module) []Finding {
+// reachedOnlyBy lets no other package need the target outside its tests.
+func reachedOnlyBy(target string, allowed ...string) finder {
+	return except(never(everything, target), allowed...)
+}
+
+// except drops what a rule finds in the given packages.
+func except(find finder, packages ...string) finder {
 	return func(m *module) []Finding {
-		return slices.DeleteFunc(never(from, targets...)(m), func(f Finding) bool {
-			return match(f.Place, except)
+		return slices.DeleteFunc(find(m), func(f Finding) bool { return match(f.Place, packages...) })
+	}
+}
+
+// importedOnlyBy looks at direct imports, those of tests too.
+func importedOnlyBy(target string, allowed ...string) finder {
+	return except(func(m *module) []Finding {
+		var found []Finding
+		for _, path := range m.own {
+			p := m.packages[path]
+			direct := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+			at := slices.IndexFunc(direct, func(dep string) bool { return match(dep, target) })
+			if at >= 0 {
+				found = append(found, Finding{Place: path, Detail: "imports " + direct[at]})
+			}
+		}
+		return found
+	}, allowed...)
+}
+
+// servicesApart lets a service import its own folder only.
+func servicesApart(m *module) []Finding {
+	var found []Finding
+	for _, path := range m.own {
+		if !match(path, anyService) {
+			continue
+		}
+		home := strings.Join(strings.SplitN(path, "/", 3)[:2], "/") + "/..."
+		found = append(found, m.needs(path, func(dep string) bool {
+			return match(dep, anyService) && !match(dep, home)
+		})...)
+	}
+	return found
+}
+
+func withoutCgo(from string) finder {
+	return func(m *module) []Finding {
+		return m.needs(from, func(dep string) bool {
+			p := m.packages[dep]
+			return !p.Standard && len(p.CgoFiles) > 0
 		})
 	}
 }
@@ -174,62 +228,4 @@ func (m *module) imports(path string) []string {
 		return p.Imports
 	}
 	return nil
-}
-
-// servicesApart lets a service import its own folder only.
-func servicesApart(m *module) []Finding {
-	var found []Finding
-	for _, path := range m.own {
-		if !match(path, anyService) {
-			continue
-		}
-		home := strings.Join(strings.SplitN(path, "/", 3)[:2], "/") + "/..."
-		found = append(found, m.needsExactly(path, func(dep string) bool {
-			return match(dep, anyService) && !match(dep, home)
-		})...)
-	}
-	return found
-}
-
-func (m *module) needsExactly(path string, forbidden func(string) bool) []Finding {
-	return slices.DeleteFunc(m.needs(path, forbidden), func(f Finding) bool { return f.Place != path })
-}
-
-// importedOnlyBy looks at direct imports, those of tests too.
-func importedOnlyBy(target string, allowed ...string) func(*module) []Finding {
-	return func(m *module) []Finding {
-		var found []Finding
-		for _, path := range m.own {
-			p := m.packages[path]
-			direct := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
-			at := slices.IndexFunc(direct, func(dep string) bool { return match(dep, target) })
-			if at >= 0 && !match(path, allowed...) {
-				found = append(found, Finding{Place: path, Detail: "imports " + direct[at]})
-			}
-		}
-		return found
-	}
-}
-
-// reachedOnlyBy looks at everything that a package needs outside its tests.
-func reachedOnlyBy(target string, allowed ...string) func(*module) []Finding {
-	return func(m *module) []Finding {
-		var found []Finding
-		for _, path := range m.own {
-			if match(path, allowed...) {
-				continue
-			}
-			found = append(found, m.needsExactly(path, func(dep string) bool { return match(dep, target) })...)
-		}
-		return found
-	}
-}
-
-func withoutCgo(from string) func(*module) []Finding {
-	return func(m *module) []Finding {
-		return m.needs(from, func(dep string) bool {
-			p := m.packages[dep]
-			return !p.Standard && len(p.CgoFiles) > 0
-		})
-	}
 }

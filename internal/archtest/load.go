@@ -21,20 +21,19 @@ import (
 
 // A listed package, with the fields of `go list -json` that the rules read.
 type listed struct {
-	ImportPath   string
-	Standard     bool
-	Imports      []string
-	TestImports  []string
-	XTestImports []string
-	Deps         []string
-	CgoFiles     []string
-	Export       string
+	ImportPath   string   `json:"ImportPath"`
+	Standard     bool     `json:"Standard"`
+	Imports      []string `json:"Imports"`
+	TestImports  []string `json:"TestImports"`
+	XTestImports []string `json:"XTestImports"`
+	CgoFiles     []string `json:"CgoFiles"`
+	Export       string   `json:"Export"`
 }
 
 // A required module, as `go mod edit -json` tells it.
 type required struct {
-	Path     string
-	Indirect bool
+	Path     string `json:"Path"`
+	Indirect bool   `json:"Indirect"`
 }
 
 // A source file of the module, of any platform.
@@ -76,8 +75,8 @@ func (m *module) loadRequires(ctx context.Context, dir string) error {
 		return err
 	}
 	var file struct {
-		Module  struct{ Path string }
-		Require []required
+		Module  required   `json:"Module"`
+		Require []required `json:"Require"`
 	}
 	if err := json.Unmarshal(out, &file); err != nil {
 		return fmt.Errorf("go.mod as JSON: %w", err)
@@ -93,7 +92,7 @@ func (m *module) loadPackages(ctx context.Context, dir string) error {
 		return err
 	}
 	for _, p := range all {
-		for _, paths := range [][]string{p.Imports, p.TestImports, p.XTestImports, p.Deps} {
+		for _, paths := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
 			m.shorten(paths)
 		}
 		m.packages[m.rel(p.ImportPath)] = p
@@ -145,7 +144,7 @@ func (m *module) loadSource(root, path string) error {
 		return fmt.Errorf("source file: %w", err)
 	}
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, path, text, parser.ParseComments|parser.SkipObjectResolution)
+	file, err := parser.ParseFile(fset, path, text, parser.ParseComments)
 	if err != nil {
 		return fmt.Errorf("source file: %w", err)
 	}
@@ -164,7 +163,7 @@ func (m *module) loadSource(root, path string) error {
 }
 
 func list(ctx context.Context, dir string, env []string, args ...string) ([]*listed, error) {
-	fields := "-json=ImportPath,Standard,Imports,TestImports,XTestImports,Deps,CgoFiles,Export"
+	fields := "-json=ImportPath,Standard,Imports,TestImports,XTestImports,CgoFiles,Export"
 	out, err := run(ctx, dir, env, append([]string{"list", fields}, args...)...)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,11 @@ func sourceRules() []Rule {
 				"os.Setenv", "os.Unsetenv", "os.Clearenv", "syscall.Getenv", "syscall.Environ"),
 		},
 		{
+			Name:   "no-mutable-globals",
+			Reason: "what one test or one mesh in a process writes, another reads; state belongs to a value that somebody made",
+			find:   mutableGlobals,
+		},
+		{
 			Name:   "named-packages",
 			Reason: "a package is called after what it provides; a drawer for everything grows without end",
 			find:   drawers,

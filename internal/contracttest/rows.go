@@ -60,4 +60,4 @@ func validState(state string) bool {
 }
 
 // idForm is what a row id looks like, whether it is known or not.
-var idForm = regexp.MustCompile(`^[A-Z][0-9]+$`)
+var idForm = regexp.MustCompile(`^[A-Z]\d+$`)

@@ -75,12 +75,9 @@ func (t *Table) Fill(tests []Test) string {
 
 // String returns the row as a line of the table.
 func (r Row) String() string {
-	tests := ""
-	for i, name := range r.Tests {
-		if i > 0 {
-			tests += ", "
-		}
-		tests += "`" + name + "`"
+	var tests string
+	if len(r.Tests) > 0 {
+		tests = "`" + strings.Join(r.Tests, "`, `") + "`"
 	}
 	return fmt.Sprintf("| %s | %s | %s | %s |", r.ID, r.Behaviour, r.State, tests)
 }
