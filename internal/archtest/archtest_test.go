@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
 	"go.uber.org/goleak"
 
 	"github.com/weavebus/weavebus/internal/archtest"
@@ -38,12 +37,14 @@ func TestEachRuleHasANameAndAReason(t *testing.T) {
 	}
 }
 
-// The module in testdata/broken.txtar breaks every rule; its file "want" says
-// where.
+// The module in testdata/broken breaks every rule; broken.want says where.
 func TestEachRuleCanFail(t *testing.T) {
 	t.Parallel()
-	dir := unpack(t, filepath.Join("testdata", "broken.txtar"))
-	grow(t, filepath.Join(dir, "pkg", "long", "long.go"))
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "broken"))); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "pkg", "long", "long.go"), "package long\n"+strings.Repeat("\n", 600))
 
 	var got strings.Builder
 	broken := map[string]bool{}
@@ -51,7 +52,7 @@ func TestEachRuleCanFail(t *testing.T) {
 		got.WriteString(f.String() + "\n")
 		broken[f.Rule] = true
 	}
-	want, err := os.ReadFile(filepath.Join(dir, "want"))
+	want, err := os.ReadFile(filepath.Join("testdata", "broken.want"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +69,8 @@ func TestEachRuleCanFail(t *testing.T) {
 func TestCheckSaysWhatItCannotLoad(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "go.mod"), []byte("module example.test/x\n\ngo 1.26\n"))
-	write(t, filepath.Join(dir, "x.go"), []byte("package x\n\nimport _ \"example.test/x/none\"\n"))
+	write(t, filepath.Join(dir, "go.mod"), "module example.test/x\n\ngo 1.26\n")
+	write(t, filepath.Join(dir, "x.go"), "package x\n\nimport _ \"example.test/x/none\"\n")
 	_, err := archtest.Check(t.Context(), dir)
 	if err == nil || !strings.Contains(err.Error(), "example.test/x/none") {
 		t.Errorf("error %v, want one that names the missing package", err)
@@ -85,31 +86,12 @@ func check(t *testing.T, dir string) []archtest.Finding {
 	return found
 }
 
-func unpack(t *testing.T, archive string) string {
-	t.Helper()
-	dir := t.TempDir()
-	files, err := txtar.ParseFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files.Files {
-		write(t, filepath.Join(dir, file.Name), file.Data)
-	}
-	return dir
-}
-
-// grow makes a file longer than a file may be.
-func grow(t *testing.T, path string) {
-	t.Helper()
-	write(t, path, []byte("package long\n"+strings.Repeat("\n", 600)))
-}
-
-func write(t *testing.T, path string, text []byte) {
+func write(t *testing.T, path string, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, text, 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
