@@ -13,13 +13,13 @@ import (
 func TestCommandsGetOnlyAllowedVariables(t *testing.T) {
 	t.Parallel()
 	b := setup(t, WithAllowedEnv("GOFLAGS", "MY_*"), WithEnvironment([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/home/somebody", "LC_ALL=C", "LCX=no", "TERM=dumb", "TZ=UTC",
+		"PATH=" + os.Getenv("PATH"), "HOME=/users/ada", "LC_ALL=C", "LCX=no", "TERM=dumb", "TZ=UTC",
 		"GOFLAGS=-v", "MY_ONE=1", "OPENAI_API_KEY=sk", "NATS_CREDS=c", "AWS_SECRET_ACCESS_KEY=s",
 		"LD_PRELOAD=x", "BASH_ENV=x", "WEAVEBUS_NKEY=k", "broken", "=",
 	}))
 	res, err := b.run(t, "env")
 	ok(t, err)
-	for _, want := range []string{"HOME=/home/somebody", "LC_ALL=C", "TERM=dumb", "TZ=UTC", "GOFLAGS=-v", "MY_ONE=1"} {
+	for _, want := range []string{"HOME=/users/ada", "LC_ALL=C", "TERM=dumb", "TZ=UTC", "GOFLAGS=-v", "MY_ONE=1"} {
 		if !strings.Contains("\n"+res.Stdout, "\n"+want+"\n") {
 			t.Errorf("%s is missing in %s", want, res.Stdout)
 		}
@@ -52,7 +52,7 @@ func TestEmptyEnvironmentInheritsNothing(t *testing.T) {
 
 func TestAnotherUserGetsNoPersonalVariables(t *testing.T) {
 	t.Parallel()
-	environ := []string{"HOME=/home/boss", "USER=boss", "TMPDIR=/home/boss/tmp", "LANG=C"}
+	environ := []string{"HOME=/users/boss", "USER=boss", "TMPDIR=/users/boss/tmp", "LANG=C"}
 	env := commandEnv(environ, nil, "/work", CommandUser{UID: 7, Name: "seven", Switched: true})
 	equal(t, "environment", fmt.Sprint(env),
 		"[GIT_EDITOR=true GIT_TERMINAL_PROMPT=0 HOME=/work LANG=C PAGER=cat PATH="+defaultPath+" USER=seven]")
