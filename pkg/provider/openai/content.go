@@ -20,7 +20,7 @@ type contentPart struct {
 // contentText gives the bytes of a content: a string, a part, or a list of
 // them. Parts of reasoning stand between those of text with some servers.
 func contentText(raw json.RawMessage, want partKind) []byte {
-	const most = 4 // levels that any server has
+	const most = 6 // a list of parts whose reasoning is a list of parts
 	return content(raw, want, most)
 }
 
