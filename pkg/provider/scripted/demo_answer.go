@@ -56,9 +56,29 @@ func (o *outcome) trouble(what string) string {
 	case !o.answered:
 		return what + " gave no result."
 	case o.failed:
-		return what + " failed: " + quote(firstLine(o.text)) + "."
+		return what + " failed: " + quote(o.why()) + "."
 	}
 	return ""
+}
+
+// why gives the words of a failure: of a command's stderr, of an error in the
+// result, or the first line of the text.
+func (o *outcome) why() string {
+	var result struct {
+		Stderr  string `json:"stderr"`
+		Message string `json:"message"`
+		Error   any    `json:"error"`
+	}
+	if json.Unmarshal([]byte(o.text), &result) != nil {
+		return firstLine(o.text)
+	}
+	text, _ := result.Error.(string)
+	for _, words := range []string{result.Stderr, result.Message, text} {
+		if line := firstLine(words); line != "" {
+			return line
+		}
+	}
+	return firstLine(o.text)
 }
 
 func (l *listing) tell() string {
@@ -71,15 +91,27 @@ func (l *listing) tell() string {
 		}
 		return "This folder is empty."
 	}
-	var files, folders []string
+	return "This folder holds " + l.contents() + "."
+}
+
+// contents names the entries by their kind.
+func (l *listing) contents() string {
+	var files, folders, others []string
 	for i := range l.entries {
-		if e := &l.entries[i]; e.folder() {
+		switch e := &l.entries[i]; {
+		case e.folder():
 			folders = append(folders, plain(strings.TrimSuffix(e.Name, "/"))+"/")
-		} else {
+		case e.file():
 			files = append(files, plain(e.Name))
+		default:
+			others = append(others, plain(e.Name))
 		}
 	}
-	return "This folder holds " + join(some(files, "file"), some(folders, "folder")) + "."
+	out := join(join(some(files, "file"), some(folders, "folder")), some(others, "special file"))
+	if missing := l.total - len(l.entries); missing > 0 {
+		out += fmt.Sprintf(", and %d more that the listing leaves out", missing)
+	}
+	return out
 }
 
 // some names up to 20 things: "2 files (a, b)".

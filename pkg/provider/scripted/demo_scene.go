@@ -35,6 +35,7 @@ type outcome struct {
 type listing struct {
 	outcome
 	entries []entry
+	total   int // 0 if the tool does not say
 }
 
 type read struct {
@@ -53,9 +54,11 @@ func (e *entry) folder() bool {
 	return strings.HasPrefix(e.Type, "dir") || e.Type == "folder" || strings.HasSuffix(e.Name, "/")
 }
 
+func (e *entry) file() bool { return (e.Type == "" || e.Type == "file") && !e.folder() }
+
 func (e *entry) readable() bool {
 	const most = 1 << 20
-	return (e.Type == "" || e.Type == "file") && !e.folder() && (e.Size == nil || *e.Size > 0 && *e.Size <= most)
+	return e.file() && (e.Size == nil || *e.Size > 0 && *e.Size <= most)
 }
 
 // stretch is what happened between one user message and the next.
@@ -119,26 +122,31 @@ func (s *scene) sort(seen []*observation) {
 		case o.name == commandTool:
 			s.command = &o.outcome
 		case o.name == listTool && path.Clean(o.path) == ".":
-			s.listing = &listing{outcome: o.outcome, entries: readEntries(o.text)}
+			s.listing = readListing(o.outcome)
 		case o.name == listTool:
 			s.reads = append(s.reads, read{o.outcome, o.path})
 		}
 	}
 }
 
-// readEntries reads the files of a listing: objects or names. A listing that
+// readListing reads the files of a listing: objects or names. A listing that
 // was cut to a limit is no JSON any more; its whole entries still count.
-func readEntries(text string) []entry {
+func readListing(o outcome) *listing {
 	var result struct {
 		Files []json.RawMessage `json:"files"`
+		Total int               `json:"total"`
 	}
-	if json.Unmarshal([]byte(text), &result) != nil {
-		for _, raw := range flatObject.FindAllString(text, -1) {
+	if json.Unmarshal([]byte(o.text), &result) != nil {
+		for _, raw := range flatObject.FindAllString(o.text, -1) {
 			result.Files = append(result.Files, json.RawMessage(raw))
 		}
 	}
+	return &listing{outcome: o, entries: readEntries(result.Files), total: result.Total}
+}
+
+func readEntries(raws []json.RawMessage) []entry {
 	var out []entry
-	for _, raw := range result.Files {
+	for _, raw := range raws {
 		var e entry
 		if json.Unmarshal(raw, &e) != nil {
 			_ = json.Unmarshal(raw, &e.Name) // a plain name, or nothing

@@ -191,6 +191,8 @@ func TestDemoTellsOfFailures(t *testing.T) {
 	t.Parallel()
 	w := &workspace{t: t, files: folder("README.md", "# R"), fail: map[string]string{"run_command": "DENIED: not allowed\nat all"}}
 	says(t, w.run(describe("x")), "README.md begins: “R”", "Counting the files failed: “DENIED: not allowed”.")
+	w.fail["run_command"] = `{"success":true,"stdout":"","stderr":"find: not found\n","exitCode":127}`
+	says(t, w.run(describe("x")), "Counting the files failed: “find: not found”.")
 	w = &workspace{t: t, files: folder("README.md", "# R"), fail: map[string]string{"read_file": "no workspace", "run_command": "gone"}}
 	says(t, w.run(describe("x")), "Listing the folder failed: “no workspace”.", "Counting the files failed: “gone”.")
 	if len(w.rounds) != 2 {
@@ -231,7 +233,6 @@ func TestDemoGivesARequiredPath(t *testing.T) {
 	}
 }
 
-// contract: P73
 func TestDemoAnswersWithToolsOff(t *testing.T) {
 	t.Parallel()
 	for _, final := range []provider.Message{
@@ -282,6 +283,7 @@ func TestDemoReadsAnyListing(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`{"isDirectory":true,"files":[{"name":"a.txt","type":"file","size":5},{"name":"b","type":"directory"},{"name":"c.tx`: "1 file (a.txt) and 1 folder (b/)",
+		`{"total":7,"files":[{"name":"a","type":"file","size":0},{"name":"l","type":"link","size":0}]}`:                      "1 file (a) and 1 special file (l), and 5 more that",
 		`{"files":["README.md","src/"]}`: "1 file (README.md) and 1 folder (src/)",
 		string(names):                    "f19.bin and 40 more",
 		"{\"files\":[{\"name\":\"a\\nb\\u0000" + strings.Repeat("x", 500) + "\"}]}": "1 file (a b xxx",

@@ -84,7 +84,6 @@ turns:
     stop: length
 `
 
-// contract: G59
 func TestAScriptIsPlayed(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, scripted.Config{Scripts: map[string]*scripted.Script{"all": parse(t, everything)}})
