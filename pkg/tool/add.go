@@ -10,7 +10,7 @@ import (
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
-// Add adds a tool that is a function of a struct. Its schema is that of the Go
+// Add adds a tool that is a function of a struct, or of a map. Its schema is that of the Go
 // type In: fields by their json names, required unless marked omitempty or
 // omitzero, described by their jsonschema tags, and no others. The result is the
 // value in JSON; an Out of struct{} is {}, and a [Result] says more than its
@@ -41,20 +41,24 @@ func Add[In, Out any](s *Set, name string, fn func(ctx context.Context, in In) (
 	})
 }
 
-// SchemaFor gives the JSON Schema of a Go type as [Add] derives it.
+// SchemaFor gives the JSON Schema of an input type as [Add] derives it.
 func SchemaFor[T any]() (json.RawMessage, error) {
-	text, err := schema.For[T]()
-	return json.RawMessage(text), err
+	return schema.For[T]()
 }
 
 // Decode reads a call's arguments into a Go value. The error is
 // VALIDATION_INPUT for arguments that do not fit the type.
 func Decode[T any](c *Call) (T, error) {
-	return schema.Decode[T](c.Arguments)
+	var v T
+	err := schema.Decode(c.Arguments, &v)
+	return v, err
 }
 
 func deriveSchemas[In, Out any](d *frames.Declaration) error {
 	var err error
+	if k := reflect.TypeFor[In]().Kind(); k != reflect.Struct && k != reflect.Map {
+		return frames.NewError(frames.CodeValidationInput, "input type of tool %s: arguments are objects, want a struct or a map, not %v", d.Name, reflect.TypeFor[In]())
+	}
 	if d.Schema == nil {
 		if d.Schema, err = SchemaFor[In](); err != nil {
 			return underivable(d.Name, "input", err)
@@ -86,7 +90,7 @@ func outputSchema[T any]() (json.RawMessage, error) {
 	if t.Kind() != reflect.Struct || t.Implements(reflect.TypeFor[json.Marshaler]()) {
 		return nil, nil
 	}
-	return SchemaFor[T]()
+	return schema.ForResult[T]()
 }
 
 // Result is an output that says more than its value: return it from a function

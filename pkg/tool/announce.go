@@ -32,7 +32,7 @@ func (s *server) announceUntil(ctx, work context.Context) error {
 			return nil
 		case <-changed:
 		case <-declare.C:
-			s.logFailed(s.announceTools(ctx, s.tools))
+			s.logFailed(s.announceTools(ctx))
 		case <-alive.C:
 			if s.conn.NATS().IsClosed() {
 				return frames.NewError(frames.CodeUnavailable, "the connection was closed")
@@ -53,31 +53,32 @@ func (s *server) announceAdded(ctx, work context.Context, names []string) error 
 	if err := s.addTools(work, names); err != nil {
 		return err
 	}
+	s.announced = false
 	if err := s.flush(ctx); err != nil {
 		return err
 	}
-	return errors.Join(s.announceTools(ctx, names), s.announceAlive(ctx))
+	return errors.Join(s.announceTools(ctx), s.announceAlive(ctx))
 }
 
-// announceAgain says that the instance is alive, and all of it to a server that
-// was connected since: its catalogue may be empty.
+// announceAgain says that the instance is alive, and declares its tools to a
+// server that was connected since: its catalogue may be empty.
 func (s *server) announceAgain(ctx context.Context) error {
-	if s.conn.NATS().Stats().Reconnects != s.reconnect {
-		return errors.Join(s.announceTools(ctx, s.tools), s.announceAlive(ctx))
+	if !s.announced || s.conn.NATS().Stats().Reconnects != s.reconnects {
+		return errors.Join(s.announceTools(ctx), s.announceAlive(ctx))
 	}
 	return s.announceAlive(ctx)
 }
 
-// announceTools announces declarations; without an error, all up to now stand.
-func (s *server) announceTools(ctx context.Context, names []string) error {
-	reconnects := s.conn.NATS().Stats().Reconnects
-	for _, name := range names {
+// announceTools announces the declarations of all tools.
+func (s *server) announceTools(ctx context.Context) error {
+	s.announced, s.reconnects = false, s.conn.NATS().Stats().Reconnects
+	for _, name := range s.tools {
 		f := frames.Description(s.declaration(name), frames.WithTime(time.Now()))
 		if err := s.conn.Publish(ctx, s.conn.AnnounceTool(s.conn.Identity(), s.id, name), frames.Msgpack, &f); err != nil {
 			return err
 		}
 	}
-	s.reconnect = reconnects
+	s.announced = true
 	return nil
 }
 

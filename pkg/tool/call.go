@@ -16,7 +16,7 @@ const (
 	// tickPause is how often a running call says that it runs.
 	tickPause = 5 * time.Second
 	// grace is how long a handler whose context ended may take to return.
-	grace = 2 * time.Second
+	grace = 3 * time.Second
 	// sendPause and sendLimit: an outcome is sent again while there is no connection.
 	sendPause = 250 * time.Millisecond
 	sendLimit = 30 * time.Second
@@ -42,16 +42,34 @@ type call struct {
 	settled bool
 }
 
-// run runs the call to its end; it returns when the handler has returned.
-func (c *call) run(ctx context.Context, args json.RawMessage) {
+// run runs the call to its end; it returns when the handler has returned, which
+// it tells first, and the outcome was sent.
+func (c *call) run(ctx context.Context, args json.RawMessage, returned func()) {
 	limit := c.info.Deadline.Sub(c.started)
 	ctx = context.WithValue(ctx, callKey{}, c)
 	ctx, cancel := context.WithDeadlineCause(ctx, c.info.Deadline, timedOut(&c.tool.decl, limit))
 	defer cancel()
 	defer c.keepAlive()()
 	defer c.watch(ctx)()
-	res, err := c.invoke(ctx, args)
-	c.settle(c.outcome(ctx, res, err))
+	var res *frames.ToolResult
+	lost := error(panicked(c.info.Tool)) // where the handler panics, or ends its goroutine
+	err := lost
+	defer func() {
+		if p := recover(); err == lost {
+			c.log.Error("tool panicked", "panic", p, "stack", string(debug.Stack()))
+		}
+		returned()
+		c.settle(c.outcome(ctx, res, err))
+	}()
+	res, err = c.invoke(ctx, args)
+}
+
+// invoke validates the arguments and runs the handler.
+func (c *call) invoke(ctx context.Context, args json.RawMessage) (*frames.ToolResult, error) {
+	if err := c.tool.in.Validate(args); err != nil {
+		return nil, err
+	}
+	return c.tool.run(ctx, &Call{Info: c.info, Arguments: args})
 }
 
 // keepAlive sends TICK until stop is called.
@@ -96,24 +114,6 @@ func (c *call) watch(ctx context.Context) (stop func()) {
 		unhook()
 		close(returned)
 	}
-}
-
-// invoke validates the arguments and runs the handler, whose panic is an error.
-func (c *call) invoke(ctx context.Context, args json.RawMessage) (res *frames.ToolResult, err error) {
-	if err := c.tool.in.Validate(args); err != nil {
-		return nil, err
-	}
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		c.log.Error("tool panicked", "panic", recover(), "stack", string(debug.Stack()))
-		res, err = nil, panicked(c.info.Tool)
-	}()
-	res, err = c.tool.run(ctx, &Call{Info: c.info, Arguments: args})
-	returned = true
-	return res, err
 }
 
 // settle sends the one outcome; a later one is dropped.

@@ -22,8 +22,9 @@ type calls struct {
 	mu       sync.Mutex
 	running  map[callID]*call
 	inFlight map[string]int // by tool
+	sending  int            // calls that do not run any more, but have not answered
 	draining bool
-	idle     chan struct{} // closed when draining and nothing runs
+	idle     chan struct{} // closed when draining and all have answered
 	done     map[string]struct{}
 	doneRing []string
 	doneNext int
@@ -54,13 +55,28 @@ func (s *calls) begin(c *call) *frames.Error {
 	return nil
 }
 
-func (s *calls) end(c *call) {
+// returned gives the slot of a call whose handler has returned back, and forgets
+// that it runs: before its outcome is sent, so that who reads that finds it so.
+func (s *calls) returned(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.running, callID{c.info.Caller, c.info.ID})
 	s.inFlight[c.info.Tool]--
+	delete(s.running, callID{c.info.Caller, c.info.ID})
+	s.sending++
 	s.remember(c.info.ID)
-	if s.draining && len(s.running) == 0 {
+}
+
+// sent is told when the outcome of a call is out.
+func (s *calls) sent() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sending--
+	s.checkIdle()
+}
+
+// checkIdle tells who drains that all is done; s.mu is held.
+func (s *calls) checkIdle() {
+	if s.draining && len(s.running) == 0 && s.sending == 0 {
 		close(s.idle)
 	}
 }
@@ -73,15 +89,14 @@ func (s *calls) remember(id string) {
 	s.done[id] = struct{}{}
 }
 
-// drain refuses new calls from now on; the channel is closed when none runs.
+// drain refuses new calls from now on; the channel is closed when all others
+// have answered.
 func (s *calls) drain() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.draining {
 		s.draining = true
-		if len(s.running) == 0 {
-			close(s.idle)
-		}
+		s.checkIdle()
 	}
 	return s.idle
 }
@@ -114,7 +129,7 @@ func (s *calls) which(match func(*Info) bool) []*call {
 	return found
 }
 
-// load gives the running calls of each tool.
+// load gives how many of a tool's slots are taken.
 func (s *calls) load(tool string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +154,8 @@ func (s *server) serveCall(ctx context.Context, r *bus.Request) {
 	ctx, c.stop = context.WithCancelCause(ctx)
 	go func() {
 		defer c.stop(nil)
-		defer s.calls.end(c)
-		c.run(ctx, args)
+		defer s.calls.sent()
+		c.run(ctx, args, func() { s.calls.returned(c) })
 	}()
 }
 

@@ -105,9 +105,11 @@ type server struct {
 	calls *calls
 	ended <-chan struct{} // the end of the work context
 
-	subs      []*bus.Subscription
-	tools     []string // those whose CANCEL is heard and that are announced
-	reconnect uint64   // of the connection, when all was last announced
+	subs  []*bus.Subscription
+	tools []string // those whose CANCEL is heard
+	// announced: all tools were announced, at this count of reconnects.
+	announced  bool
+	reconnects uint64
 }
 
 // start subscribes, and announces once the server knows of the subscriptions.
@@ -136,7 +138,7 @@ func (s *server) start(ctx, work context.Context) error {
 	if err := s.denied(before); err != nil {
 		return err
 	}
-	if err := errors.Join(s.announceTools(ctx, names), s.announceAlive(ctx), s.flush(ctx)); err != nil {
+	if err := errors.Join(s.announceTools(ctx), s.announceAlive(ctx), s.flush(ctx)); err != nil {
 		return err
 	}
 	return s.denied(before)
@@ -157,8 +159,8 @@ func (s *server) addTools(work context.Context, names []string) error {
 		if err := s.subscribe(work, s.conn.CtlTool(name), s.serveCancel); err != nil {
 			return err
 		}
+		s.tools = append(s.tools, name)
 	}
-	s.tools = append(s.tools, names...)
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Handler runs one call of a tool. Its context ends at the tool's time-out, at
-// CANCEL and at the end of the service; what it returns later than 2 s after
+// CANCEL and at the end of the service; what it returns later than 3 s after
 // that is dropped. A nil result without an error is {}. A result beside an error
 // reaches the caller with it: a command's output and its exit status.
 type Handler func(ctx context.Context, c *Call) (*frames.ToolResult, error)
