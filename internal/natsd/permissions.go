@@ -92,12 +92,12 @@ type grant struct {
 var grants = map[Role]grant{
 	RoleRouter: {
 		publish:   join(answers, callTools, readCatalog, []string{"{wb}.rec.>", "{wb}.intent.>"}),
-		subscribe: join(service, callOutcomes, []string{"{wb}.call.*.* router", "{wb}.list.* router", "{wb}.sink.*.*", "{wb}.ctl.*", "{wb}.admin.*.*"}),
+		subscribe: join(service, callOutcomes, catalogue, []string{"{wb}.call.*.* router", "{wb}.list.* router", "{wb}.sink.*.*", "{wb}.ctl.*", "{wb}.admin.*.*"}),
 	},
 	RoleLoop: {
 		publish: join(answers, callTools, readCatalog, sessions, takeJobs,
 			[]string{"{wb}.rec.>", "{wb}.llm.>", "{wb}.own.>", "{wb}.out.>", "{wb}.run.>"}),
-		subscribe: join(service, callOutcomes, []string{"{wb}.loop.* loop", "{wb}.ctl.*"}),
+		subscribe: join(service, callOutcomes, catalogue, []string{"{wb}.loop.* loop", "{wb}.ctl.*"}),
 	},
 	RoleHarness: {
 		publish: join(answers, readCatalog, sessions, purgeSessions, takeInput, readStream("{WB}_RUN"),
@@ -111,7 +111,7 @@ var grants = map[Role]grant{
 	},
 	RoleDispatcher: {
 		publish:   join(callTools, readCatalog),
-		subscribe: join(service, []string{"{wb}.rec.*.{id}.*.*", "{wb}.live.*.{id}.*.*"}),
+		subscribe: join(service, catalogue, []string{"{wb}.rec.*.{id}.*.*", "{wb}.live.*.{id}.*.*"}),
 	},
 	RoleTool: {
 		publish:   join(answers, []string{"{wb}.announce.{id}.>", "{wb}.rec.{id}.>", "{wb}.live.{id}.>", "{wb}.tail.{id}.>"}),
@@ -137,6 +137,9 @@ var (
 	service      = []string{ownInbox, "{wb}.inst.{id}.>", "$SRV.>"}
 	callTools    = []string{"{wb}.inst.>", "{wb}.tool.>", "{wb}.ctl.tool.>", "{wb}.describe", "{wb}.hook.>"}
 	callOutcomes = []string{"{wb}.rec.*.*.*.*", "{wb}.live.*.*.*.*"}
+
+	// catalogue is heard live by all who dispatch.
+	catalogue = []string{"{wb}.announce.>"}
 
 	readCatalog = join(readStream("{WB}_CATALOG"), consume("{WB}_CATALOG", ">"))
 	// sessions: read the head and the history of a session, and write its next revision.
