@@ -217,7 +217,6 @@ func TestReplicasNeedACluster(t *testing.T) {
 
 // An identity that may not make streams gets no answer at all from NATS.
 func TestNotAllowed(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := bustest.Start(t)
 		refused := make(chan error, 16)
