@@ -70,7 +70,6 @@ func (h *heard) frame(subject string) *frames.Frame {
 
 // contract: P13, P14, W35, E17, W33
 func TestAnnouncements(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")
 		started, release := blocking(t, s, "b", tool.Keys("w1"))
@@ -199,7 +198,6 @@ func TestLiveness(t *testing.T) {
 // While it drains an instance refuses new calls, answers for those that run, and
 // ends when they have.
 func TestDrain(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")
 		started, release := blocking(t, s, "x")
@@ -235,7 +233,6 @@ func TestDrain(t *testing.T) {
 //
 // contract: W10
 func TestHardStop(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")
 		started, _ := blocking(t, s, "x", tool.ReplaySafe())
@@ -307,7 +304,6 @@ func TestServeRefusesOptions(t *testing.T) {
 
 // A connection that is lost for good ends the service.
 func TestServeEndsWithItsConnection(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t)
 		conn := r.connect("local")

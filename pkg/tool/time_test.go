@@ -29,7 +29,6 @@ func timeLimit(d frames.Declaration, ms int64) frames.Declaration {
 
 // contract: P10, P21, W20, S7, S12
 func TestTimeout(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")
 		until(t, s, timeLimit(raw("x"), 1500), nil, errors.New("stopped early"))
@@ -58,7 +57,6 @@ func TestTimeout(t *testing.T) {
 
 // The caller can make the time shorter, never longer.
 func TestCallersTimeout(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")
 		until(t, s, timeLimit(raw("x"), 2000), nil, nil)
@@ -81,7 +79,6 @@ func TestCallersTimeout(t *testing.T) {
 //
 // contract: P25, B7, S28, W13, B26
 func TestLateOutcomeIsDropped(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")
 		must(t, tool.Add(s, "x", func(context.Context, struct{}) (string, error) {
@@ -121,7 +118,6 @@ func (s *service) whoRuns(id string) string {
 
 // What was done by the time the call was stopped is told beside the error.
 func TestStoppedCallKeepsWhatItDid(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")
 		half := &frames.ToolResult{Result: json.RawMessage(`"half"`)}
@@ -139,7 +135,6 @@ func TestStoppedCallKeepsWhatItDid(t *testing.T) {
 
 // contract: F1
 func TestTicks(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")
 		must(t, tool.Add(s, "x", func(context.Context, struct{}) (int, error) { time.Sleep(17 * time.Second); return 1, nil }))
@@ -159,7 +154,6 @@ func TestTicks(t *testing.T) {
 //
 // contract: P15, B4, B36, F2, S30
 func TestCancel(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")
 		started, _ := blocking(t, s, "x")
@@ -197,7 +191,6 @@ func TestCancel(t *testing.T) {
 
 // contract: F3, B58
 func TestAbort(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")
 		started, release := blocking(t, s, "x")
@@ -227,7 +220,6 @@ func TestAbort(t *testing.T) {
 
 // contract: F4, E16
 func TestOutputAndProgress(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")
 		must(t, tool.Add(s, "x", func(ctx context.Context, _ struct{}) (int, error) {
