@@ -231,7 +231,7 @@ func TestHostileSchemas(t *testing.T) {
 			} else {
 				_ = s.Validate([]byte(`{"a":{"b":1}}`))
 			}
-			if d := time.Since(start); d > 20*time.Second {
+			if d := time.Since(start); d > time.Minute {
 				t.Errorf("took %v", d)
 			}
 		})

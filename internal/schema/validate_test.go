@@ -316,17 +316,16 @@ func TestHostileArguments(t *testing.T) {
 			s := mustCompile(t, tt.schema)
 			start := time.Now()
 			err := s.Validate([]byte(tt.args))
-			if d := time.Since(start); d > 20*time.Second {
+			if d := time.Since(start); d > time.Minute {
 				t.Errorf("took %v", d)
 			}
 			if err != nil {
 				coded(t, err, frames.CodeValidationInput)
 			}
+			if tt.schema == doubling && !strings.Contains(fmt.Sprint(err), "takes more work than one call may cost") {
+				t.Error(err)
+			}
 		})
-	}
-	e := coded(t, mustCompile(t, doubling).Validate([]byte(`{}`)), frames.CodeValidationInput)
-	if !strings.Contains(e.Message, "takes more work than one call may cost") {
-		t.Error(e)
 	}
 }
 
