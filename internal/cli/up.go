@@ -107,7 +107,7 @@ func (cmd *upCmd) announce(c *console, h *host) error {
 	if c.JSON {
 		return c.print(i)
 	}
-	c.say("The mesh is up on %s. State: %s", i.URL, i.State)
+	c.say("The mesh is up: %s\nState: %s", i.URL, i.State)
 	c.say("Call a tool with the stock NATS command line:\n  %s", natsLine(i, c.Prefix, len(cmd.Workspace) > 0))
 	c.say("Serve a tool:\n  WEAVEBUS_NATS=%s WEAVEBUS_NKEY=%s go run ./examples/hello-tool", i.URL, shellQuote(i.ToolKey))
 	if len(cmd.Workspace) == 0 {
