@@ -101,7 +101,7 @@ func (c *console) main(args []string) (code int) {
 	c.globals = &grammar.globals
 	files, err := configFiles(args)
 	if err != nil {
-		return c.fail(err)
+		return c.usage(err)
 	}
 	parser, err := kong.New(&grammar, kong.Name("weavebus"), kong.Writers(c.out, c.err),
 		kong.Description("A message-bus mesh for the tools of LLM agents."),
