@@ -102,10 +102,10 @@ type Ask struct {
 	c       *Conn
 	id      uint64
 	reply   string
-	msg     *nats.Msg
 	answers Answers
 
 	mu      sync.Mutex
+	msg     *nats.Msg
 	tries   int
 	retry   *time.Timer
 	stopped bool
@@ -118,22 +118,33 @@ func retryPause(try int) time.Duration {
 	return time.Duration(5+rand.IntN(5<<try)) * time.Millisecond
 }
 
-// Ask publishes one request message and gives what comes back to answers, until
-// Stop. Where nobody listens it is tried again three times, 5 to 50 ms apart,
-// and then answers gets UNAVAILABLE. The error is that of the first publish.
-func (c *Conn) Ask(ctx context.Context, subject string, data []byte, answers Answers) (*Ask, error) {
+// NewAsk makes a request whose answers go to answers, from Send until Stop.
+func (c *Conn) NewAsk(answers Answers) *Ask {
 	a := &Ask{c: c, answers: answers}
 	c.inbox.add(a)
-	a.msg = &nats.Msg{Subject: subject, Reply: a.reply, Data: data, Header: traceOf(ctx)}
-	if err := c.send(a.msg); err != nil {
-		c.inbox.remove(a.id)
+	return a
+}
+
+// Send publishes the request, once. Where nobody listens it is tried again three
+// times, 5 to 50 ms apart; then the answers get UNAVAILABLE. trace is that of
+// [TraceHeader], or nil. After an error there is no answer, but Stop is due.
+func (a *Ask) Send(subject string, data []byte, trace nats.Header) error {
+	a.mu.Lock()
+	a.msg = &nats.Msg{Subject: subject, Reply: a.reply, Data: data, Header: trace}
+	a.mu.Unlock()
+	return a.c.send(a.msg)
+}
+
+// Ask makes a request, sends it under ctx's trace and gives what comes back to
+// answers until Stop. The error is that of the first publish.
+func (c *Conn) Ask(ctx context.Context, subject string, data []byte, answers Answers) (*Ask, error) {
+	a := c.NewAsk(answers)
+	if err := a.Send(subject, data, TraceHeader(ctx)); err != nil {
+		a.Stop()
 		return nil, err
 	}
 	return a, nil
 }
-
-// Reply gives the request's reply subject.
-func (a *Ask) Reply() string { return a.reply }
 
 // Stop ends the wait; later answers are counted and dropped. Answers may still
 // be running when Stop returns, unless it is Answers that calls it.
@@ -162,12 +173,12 @@ func (a *Ask) noResponders() {
 
 func (a *Ask) again() {
 	a.mu.Lock()
-	stopped := a.stopped
+	stopped, msg := a.stopped, a.msg
 	a.mu.Unlock()
 	if stopped {
 		return
 	}
-	if err := a.c.send(a.msg); err != nil {
+	if err := a.c.send(msg); err != nil {
 		a.answers(frames.Message{}, err)
 	}
 }

@@ -37,11 +37,9 @@ type Stats struct {
 	UnknownFrames uint64
 	// LateAnswers came after their exchange was over.
 	LateAnswers uint64
-	// DroppedHandlers are requests refused since too many were running.
-	Busy uint64
 }
 
-type counters struct{ badFrames, refusedReplies, unknownFrames, lateAnswers, busy atomic.Uint64 }
+type counters struct{ badFrames, refusedReplies, unknownFrames, lateAnswers atomic.Uint64 }
 
 // Conn is an identity's connection to a mesh. It is safe for concurrent use.
 type Conn struct {
@@ -103,7 +101,7 @@ func (c *Conn) InlineLimit() int { return frames.InlineLimit(c.nc.MaxPayload()) 
 // Stats gives the counts so far.
 func (c *Conn) Stats() Stats {
 	n := &c.counters
-	return Stats{n.badFrames.Load(), n.refusedReplies.Load(), n.unknownFrames.Load(), n.lateAnswers.Load(), n.busy.Load()}
+	return Stats{n.badFrames.Load(), n.refusedReplies.Load(), n.unknownFrames.Load(), n.lateAnswers.Load()}
 }
 
 // Publish sends frames to a subject in one message.
@@ -112,7 +110,7 @@ func (c *Conn) Publish(ctx context.Context, subject string, enc frames.Encoding,
 	if err != nil {
 		return err
 	}
-	return c.send(&nats.Msg{Subject: subject, Data: data, Header: traceOf(ctx)})
+	return c.send(&nats.Msg{Subject: subject, Data: data, Header: TraceHeader(ctx)})
 }
 
 // send publishes a message; over the server's limit it is TOO_LARGE, without a
@@ -133,8 +131,17 @@ func (c *Conn) send(m *nats.Msg) error {
 	return unavailable("cannot publish", err)
 }
 
-// Flush waits until the server has seen what was published and subscribed so far.
+// flushLimit bounds a flush whose context has no deadline.
+const flushLimit = 10 * time.Second
+
+// Flush waits until the server has seen what was published and subscribed so
+// far, at most 10 s where ctx has no deadline.
 func (c *Conn) Flush(ctx context.Context) error {
+	if _, has := ctx.Deadline(); !has {
+		limited, cancel := context.WithTimeout(ctx, flushLimit)
+		defer cancel()
+		ctx = limited
+	}
 	if err := c.nc.FlushWithContext(ctx); err != nil {
 		return unavailable("cannot flush", err)
 	}
@@ -168,7 +175,8 @@ func WithTrace(ctx context.Context, h nats.Header) context.Context {
 	return context.WithValue(ctx, traceKey{}, kept)
 }
 
-func traceOf(ctx context.Context) nats.Header {
+// TraceHeader gives the W3C trace headers that ctx carries; nil where it has none.
+func TraceHeader(ctx context.Context) nats.Header {
 	kept, _ := ctx.Value(traceKey{}).(nats.Header)
 	if kept == nil {
 		return nil
