@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -61,22 +60,22 @@ func (m *Memory) Read(ctx context.Context, key Key, from uint64, fn func(Revisio
 	return ctx.Err()
 }
 
-// Keys implements [Log].
-func (m *Memory) Keys(ctx context.Context, caller string) ([]Key, error) {
+// Newest implements [Log].
+func (m *Memory) Newest(ctx context.Context, caller string, fn func(Key, Revision) bool) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []Key
+	newest := map[Key]Revision{}
 	for key := range m.keys {
 		if key.Caller == caller {
-			out = append(out, key)
+			newest[key] = m.last(key)
 		}
 	}
-	sortKeys(out)
-	return out, ctx.Err()
-}
-
-func sortKeys(keys []Key) {
-	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.SID, b.SID) })
+	m.mu.Unlock()
+	for key, r := range newest {
+		if !fn(key, r) {
+			break
+		}
+	}
+	return ctx.Err()
 }
 
 // Purge implements [Log].

@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -69,11 +71,16 @@ func (s *Store) head(ctx context.Context, key Key) (Head, error) {
 	if err != nil || last.Number == 0 {
 		return Head{}, err
 	}
+	return s.headAt(ctx, key, last)
+}
+
+// headAt is head where the newest revision was read already.
+func (s *Store) headAt(ctx context.Context, key Key, last Revision) (Head, error) {
 	if e, ok := decode(last.Data); ok {
 		return Head{e, last.Number}, nil
 	}
 	head := Head{Revision: last.Number}
-	err = s.log.Read(ctx, key, 0, func(r Revision) bool {
+	err := s.log.Read(ctx, key, 0, func(r Revision) bool {
 		if e, ok := decode(r.Data); ok {
 			head.Entry = e
 		} else {
@@ -112,6 +119,7 @@ type writing struct {
 	// unknown are the nonces of attempts that may stand, base what the first followed.
 	unknown map[string]bool
 	base    uint64
+	pause   time.Duration
 }
 
 // read gives the head; where an attempt of unknown outcome stands, that
@@ -120,13 +128,13 @@ func (w *writing) read(ctx context.Context) (Head, error) {
 	if len(w.unknown) == 0 {
 		return w.s.head(ctx, w.key)
 	}
-	for pause := readBackPause; ; pause = min(2*pause, maxReadBackPause) {
-		head, err := w.readBack(ctx)
-		if err == nil {
-			return head, nil
+	for {
+		w.pause = min(max(2*w.pause, readBackPause), maxReadBackPause)
+		if !sleep(ctx, w.pause) {
+			return Head{}, frames.NewError(frames.CodeUnavailable, "cannot tell whether session %s was written: %w", w.key.SID, context.Cause(ctx))
 		}
-		if !sleep(ctx, pause) {
-			return Head{}, frames.NewError(frames.CodeUnavailable, "cannot tell whether session %s was written: %w", w.key.SID, err)
+		if head, err := w.readBack(ctx); err == nil {
+			return head, nil
 		}
 	}
 }
@@ -168,7 +176,7 @@ func (w *writing) append(ctx context.Context, e Entry, last uint64) (head Head, 
 		return Head{e, number}, false, nil
 	case errors.Is(err, ErrStale):
 		return Head{}, true, nil
-	case frames.CodeOf(err) == frames.CodeTooLarge:
+	case !errors.Is(err, ErrUnknown):
 		return Head{}, false, err
 	}
 	if w.unknown == nil {
@@ -233,13 +241,17 @@ func (s *Store) each(ctx context.Context, key Key, fn func(*Entry) bool) error {
 
 // List gives the heads of a caller's sessions, by their id.
 func (s *Store) List(ctx context.Context, caller string) ([]Head, error) {
-	keys, err := s.log.Keys(ctx, caller)
+	newest := map[Key]Revision{}
+	err := s.log.Newest(ctx, caller, func(key Key, r Revision) bool {
+		newest[key] = r
+		return true
+	})
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Head, 0, len(keys))
-	for _, key := range keys {
-		head, err := s.head(ctx, key)
+	out := make([]Head, 0, len(newest))
+	for key, r := range newest {
+		head, err := s.headAt(ctx, key, r)
 		if err != nil {
 			return nil, err
 		}
@@ -247,6 +259,7 @@ func (s *Store) List(ctx context.Context, caller string) ([]Head, error) {
 			out = append(out, head)
 		}
 	}
+	slices.SortFunc(out, func(a, b Head) int { return strings.Compare(a.State.SessionID, b.State.SessionID) })
 	return out, nil
 }
 
