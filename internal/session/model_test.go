@@ -61,7 +61,12 @@ func (m *machine) sayAgain(t *rapid.T) {
 
 func (m *machine) take(t *rapid.T) {
 	o := session.Owner{Nonce: fmt.Sprint("o", len(m.owners))}
-	if _, ok, _ := m.do(func(s *session.State) ([]session.Change, error) { return s.Take(o) }); ok {
+	epoch, work := m.state().Epoch, m.state().Work()
+	_, ok, _ := m.do(func(s *session.State) ([]session.Change, error) { return s.Take(o) })
+	if ok != work || (ok && m.state().Epoch != epoch+1) {
+		t.Fatalf("work %v, taken %v, epoch %d after %d", work, ok, m.state().Epoch, epoch)
+	}
+	if ok {
 		m.owners = append(m.owners, o)
 	}
 }
@@ -76,8 +81,11 @@ func (m *machine) assistant(t *rapid.T) {
 	m.attempt(t, func(s *session.State) ([]session.Change, error) { return s.Assistant(o, a) })
 }
 
-// call draws one of the calls there ever were.
+// call draws a pending call, or one of the calls there ever were.
 func (m *machine) call(t *rapid.T) string {
+	if pending := m.state().Pending; len(pending) > 0 && rapid.IntRange(0, 4).Draw(t, "any") > 0 {
+		return rapid.SampledFrom(pending).Draw(t, "pending").ID
+	}
 	ids := make([]string, 0, len(m.calls))
 	for id := range m.calls {
 		ids = append(ids, id)
@@ -315,7 +323,7 @@ func TestAnyOrder(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"say": m.say, "sayMore": m.say, "sayAgain": m.sayAgain,
 			"take": m.take, "assistant": m.assistant, "answer": m.assistant,
-			"result": m.result, "resultMore": m.result, "clientResult": m.clientResult,
+			"result": m.result, "resultMore": m.result, "resultAgain": m.result, "clientResult": m.clientResult,
 			"nextRound": m.nextRound, "endTurn": m.endTurn, "interrupt": m.interrupt, "release": m.release,
 			"zombie": m.zombie, "cancelEpoch": m.cancelEpoch,
 			"cancel": m.control(func() frames.Frame { return frames.NewFrame(frames.TypeCancel, nil) }),
