@@ -162,15 +162,16 @@ func sleeps(m *module) []Finding {
 	return found
 }
 
-// skips finds Skip, Skipf and SkipNow on anything that a file declares with a
-// type of package testing or rapid, and testing.Short, which is a skip too.
+// skips finds Skip, Skipf and SkipNow on values of package testing, and
+// testing.Short, which is a skip too. rapid's Skip drops a step, not a test.
 func skips(m *module) []Finding {
 	var found []Finding
 	for _, s := range m.sources {
+		imported := s.imports()
 		found = append(found, s.uses(s.ast, "testing.Short")...)
-		tests := s.testValues()
+		held := s.heldTests(imported)
 		ast.Inspect(s.ast, func(n ast.Node) bool {
-			if name := skipOn(n, tests); name != "" {
+			if name := skipOn(n, imported, held); name != "" {
 				found = append(found, s.at(n, "calls "+name))
 			}
 			return true
@@ -179,16 +180,16 @@ func skips(m *module) []Finding {
 	return found
 }
 
-// testValues returns the names of parameters and fields such as t *testing.T.
-func (s source) testValues() map[string]bool {
-	imported, names := s.imports(), map[string]bool{}
+// heldTests returns the names of struct fields such as t *testing.T.
+func (s source) heldTests(imported map[string]string) map[string]bool {
+	names := map[string]bool{}
 	ast.Inspect(s.ast, func(n ast.Node) bool {
-		field, ok := n.(*ast.Field)
-		if !ok || !testType(field.Type, imported) {
-			return true
-		}
-		for _, name := range field.Names {
-			names[name.Name] = true
+		if t, ok := n.(*ast.StructType); ok {
+			for _, field := range t.Fields.List {
+				for _, name := range field.Names {
+					names[name.Name] = testType(field.Type, imported)
+				}
+			}
 		}
 		return true
 	})
@@ -199,24 +200,27 @@ func testType(t ast.Expr, imported map[string]string) bool {
 	if star, ok := t.(*ast.StarExpr); ok {
 		t = star.X
 	}
-	names := []string{"testing.T", "testing.B", "testing.F", "testing.TB", "pgregory.net/rapid.T"}
+	names := []string{"testing.T", "testing.B", "testing.F", "testing.TB"}
 	return slices.Contains(names, qualified(t, imported))
 }
 
-// skipOn returns the skipping call that a node is, on a test value or on a
-// field that holds one (s.t.Skip).
-func skipOn(n ast.Node, tests map[string]bool) string {
+// skipOn returns the skipping call that a node is, on a parameter of a type of
+// package testing or on a field that holds one (s.t.Skip).
+func skipOn(n ast.Node, imported map[string]string, held map[string]bool) string {
 	selector, ok := n.(*ast.SelectorExpr)
 	if !ok || !slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, selector.Sel.Name) {
 		return ""
 	}
 	switch on := selector.X.(type) {
 	case *ast.Ident:
-		if tests[on.Name] {
+		if on.Obj == nil {
+			return ""
+		}
+		if field, ok := on.Obj.Decl.(*ast.Field); ok && testType(field.Type, imported) {
 			return on.Name + "." + selector.Sel.Name
 		}
 	case *ast.SelectorExpr:
-		if tests[on.Sel.Name] {
+		if held[on.Sel.Name] {
 			return on.Sel.Name + "." + selector.Sel.Name
 		}
 	}

@@ -23,6 +23,7 @@ func TestReal(t *testing.T) {
 	}
 	bundle{t}.t.SkipNow()
 	reader{}.Skip()
+	func(t reader) { t.Skip() }(reader{})
 }
 
 type reader struct{}
