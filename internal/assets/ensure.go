@@ -45,23 +45,28 @@ func ensureAsset(ctx context.Context, js jetstream.JetStream, cfg Config, a asse
 	return err
 }
 
+// ensureStream updates a stream only where its settings differ: an update that
+// changes nothing still races with consumers that are made beside it.
 func ensureStream(ctx context.Context, js jetstream.JetStream, cfg Config, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	want.Metadata = map[string]string{schemaKey: strconv.Itoa(SchemaVersion)}
 	want.Replicas = max(cfg.Replicas, 1)
-	stream, err := js.Stream(ctx, want.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return js.CreateOrUpdateStream(ctx, want)
-	}
-	if err != nil {
+	there, err := js.Stream(ctx, want.Name)
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, err
 	}
-	if err := checkSchema(stream); err != nil {
-		return nil, err
+	if there != nil {
+		if err := checkSchema(there); err != nil {
+			return nil, err
+		}
+		if cfg.Replicas == 0 {
+			want.Replicas = there.CachedInfo().Config.Replicas
+		}
 	}
-	if cfg.Replicas == 0 {
-		want.Replicas = stream.CachedInfo().Config.Replicas
+	made, err := js.CreateStream(ctx, want) // of the same settings again: that stream as it is
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return js.UpdateStream(ctx, want)
 	}
-	return js.CreateOrUpdateStream(ctx, want)
+	return made, err
 }
 
 // checkSchema refuses a stream that this build cannot read.
