@@ -70,11 +70,11 @@ func Start(t testing.TB, opts ...Option) *Mesh {
 		m.cfg.StateDir = privateDir(t)
 	}
 	m.assets.Prefix = m.cfg.Prefix
-	leave := meshes.enter(t, inBubble())
-	t.Cleanup(func() {
-		m.stop(t)
-		leave()
-	})
+	if inBubble() {
+		requireSequential(t)
+		t.Cleanup(leaveBubble)
+	}
+	t.Cleanup(func() { m.stop(t) })
 	m.start(t)
 	return m
 }

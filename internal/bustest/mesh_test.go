@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weavebus/weavebus/internal/assets"
 	"github.com/weavebus/weavebus/internal/bustest"
@@ -104,25 +107,62 @@ func wakeup(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-// Bubbles and plain tests with meshes take turns in one process, although all
-// of them use nats.go's shared pools.
+// Bubbles and plain tests with meshes share one process, although all of them
+// use nats.go's pool of timers.
 func TestInAndOutsideOfBubbles(t *testing.T) {
-	t.Parallel()
-	for i := range 6 {
-		t.Run(fmt.Sprintf("bubble%d", i), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, use)
-		})
-		t.Run(fmt.Sprintf("plain%d", i), func(t *testing.T) {
-			t.Parallel()
-			use(t)
-		})
+	for i := range 3 {
+		t.Run(fmt.Sprintf("bubble%d", i), func(t *testing.T) { synctest.Test(t, use) })
+		t.Run(fmt.Sprintf("plain%d", i), use)
 	}
+	for range 3 {
+		synctest.Test(t, flushOften)
+		flushOften(t)
+	}
+}
+
+// flushOften leaves timers in the pool for each processor.
+func flushOften(t *testing.T) {
+	t.Helper()
+	nc := bustest.Start(t, bustest.WithoutAssets()).Connect(t, "me")
+	var g errgroup.Group
+	for range 50 {
+		g.Go(nc.Flush)
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A parallel test is told that its bubble would not be alone.
+func TestParallelBubbleIsRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		spy := &fatalSpy{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			bustest.Start(spy)
+		}()
+		<-done
+		if !strings.Contains(spy.said, "must not be parallel") {
+			t.Errorf("said %q", spy.said)
+		}
+	})
+}
+
+// fatalSpy keeps what Fatal says instead of failing the test.
+type fatalSpy struct {
+	testing.TB
+	said string
+}
+
+func (s *fatalSpy) Fatal(args ...any) {
+	s.said = fmt.Sprint(args...)
+	runtime.Goexit()
 }
 
 // An ack wait passes in virtual time, and a second mesh may run in the bubble.
 func TestAckWaitInVirtualTime(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bustest.Start(t, bustest.WithPrefix("other"))
 		m := bustest.Start(t, bustest.WithAckWait(3*time.Hour))

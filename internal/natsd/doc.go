@@ -7,10 +7,6 @@
 //
 // A server with InProcessOnly runs inside a testing/synctest bubble: start it,
 // connect with [Server.ConnectOptions] and stop it inside the bubble; ack waits
-// and TTLs of hours then pass in milliseconds. Two rules hold there. Only request
-// calls that take a context may be used: the others (Request, Flush, NextMsg), and
-// Drain, which flushes, take timers from a pool that the whole process shares, and
-// a bubble's timer that is taken outside of it ends the process. Drain may be used
-// where no other connection of the process runs beside the bubble and the pool is
-// emptied after it; internal/bustest does both.
+// and TTLs of hours then pass in milliseconds. internal/bustest does that and
+// states the rules that hold there.
 package natsd
