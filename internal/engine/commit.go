@@ -42,6 +42,7 @@ type Answer struct {
 	Stop  provider.Stop
 
 	plans []plan
+	limit *frames.Error // what the calls go beyond
 }
 
 // Intent is what was decided about a call before anything acts.

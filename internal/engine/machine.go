@@ -12,6 +12,8 @@ type Start struct {
 	// Pending are the calls of the last assistant message that have no result
 	// and that this run must give one; nil at the beginning of a run.
 	Pending []Pending
+	// Stream names the model request that made the pending calls.
+	Stream string
 	// Used is what the run used before.
 	Used Used
 }
@@ -86,7 +88,6 @@ type Machine struct {
 func NewMachine(p Params, s Start) *Machine {
 	m := &Machine{params: p.WithIterations(RunIterations), used: s.Used}
 	m.messages, m.round = reopen(s)
-	m.messages = repair(m.messages)
 	return m
 }
 
@@ -148,14 +149,15 @@ func (m *Machine) Answer(t *provider.Turn, prepare Prepare) *Commit {
 		c.End = &end
 		return c
 	}
-	gate := m.gate(t)
+	a.limit = m.overrun(t)
+	gate := m.gate(t, a.limit)
 	for i, call := range t.Calls {
 		a.Message.Calls[i].Name = wireName(call.Name)
 		p := decide(Call{Name: call.Name, Arguments: call.Arguments}, gate(i, &call), prepare)
 		a.plans = append(a.plans, p)
 		a.Calls = append(a.Calls, p.intent())
 	}
-	c.Next, c.End = follow(&round{calls: a.open(nil), limit: m.overrun(t)}, m.stop)
+	c.Next, c.End = follow(&round{calls: a.open(nil), limit: a.limit}, nil)
 	return c
 }
 
@@ -173,13 +175,10 @@ func answered(s provider.Stop) End {
 }
 
 // gate gives what speaks against a call of an answer, before it is prepared.
-func (m *Machine) gate(t *provider.Turn) func(i int, c *provider.ToolCall) *frames.Error {
-	limit, left := m.overrun(t), m.callsLeft()
-	all := m.Final() || m.tokensUsedUp(t)
+func (m *Machine) gate(t *provider.Turn, limit *frames.Error) func(i int, c *provider.ToolCall) *frames.Error {
+	left, all := m.callsLeft(), m.Final() || m.tokensUsedUp(t)
 	return func(i int, c *provider.ToolCall) *frames.Error {
 		switch {
-		case m.stop != nil:
-			return unstarted(c.Name, m.stop)
 		case limit != nil && (all || i >= left):
 			return limit
 		case c.Invalid != nil:
@@ -275,10 +274,9 @@ func (m *Machine) Stop(end End) *Commit {
 			results[i] = &frames.ToolResult{Err: StopError(call.Name, end)}
 		}
 	}
-	settled := m.settle(results)
-	c.Results, c.End = settled.Results, settled.End
-	if len(results) == len(m.round.calls)-m.round.count(callSettled) {
-		c.Next, c.End = false, &end
+	c.Results = m.settle(results).Results
+	if m.round.count(callRunning) == 0 {
+		c.End = &end
 	}
 	return c
 }
@@ -368,5 +366,16 @@ func (m *Machine) accept(a *Answer, ids []string) {
 	}
 	m.used.Rounds++
 	m.used.Calls += len(ids)
-	m.round = &round{calls: a.open(ids)}
+	m.round = &round{calls: a.open(ids), limit: a.limit}
+}
+
+// tool gives the name of a call of the open round.
+func (m *Machine) tool(id string) string {
+	if m.round == nil {
+		return ""
+	}
+	if i := m.round.find(id); i >= 0 {
+		return wireName(m.round.calls[i].Name)
+	}
+	return ""
 }

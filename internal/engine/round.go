@@ -188,24 +188,28 @@ func (r *round) terminates() bool {
 	return all
 }
 
-// reopen takes the open round off the end of a conversation that was broken off.
+// reopen takes the open round off the end of a conversation that was broken off,
+// and makes the rest legal.
 func reopen(s Start) ([]provider.Message, *round) {
 	if len(s.Pending) == 0 {
-		return s.Messages, nil
+		return repair(s.Messages), nil
 	}
 	i := len(s.Messages) - 1
 	for i >= 0 && len(s.Messages[i].Calls) == 0 {
 		i--
 	}
 	if i < 0 {
-		return s.Messages, nil
+		return repair(s.Messages), nil
 	}
 	r := &round{}
 	results := ordered(&s.Messages[i], s.Messages[i+1:])
 	for k, c := range s.Messages[i].Calls {
 		r.calls = append(r.calls, reopened(c, results[k], s.Pending))
 	}
-	return s.Messages[:i+1], r
+	if r.count(callUnknown) == 0 {
+		return repair(s.Messages), nil // the ids are of another round
+	}
+	return append(repair(s.Messages[:i]), s.Messages[i]), r
 }
 
 func reopened(c provider.Call, result provider.Message, pending []Pending) openCall {
