@@ -146,7 +146,7 @@ func (p *play) checkMessages(messages []provider.Message) {
 }
 
 func (p *play) happenAsking() {
-	switch rapid.IntRange(0, 9).Draw(p.t, "asking") {
+	switch rapid.IntRange(0, 19).Draw(p.t, "asking") {
 	case 0:
 		p.commit(p.m.Failed(frames.NewError(frames.CodeUnavailable, "gone")))
 	case 1:
@@ -232,7 +232,7 @@ func (p *play) checkOrder(id string, k kind) {
 }
 
 func (p *play) happenRunning() {
-	if rapid.IntRange(0, 9).Draw(p.t, "running") == 0 {
+	if rapid.IntRange(0, 12).Draw(p.t, "running") == 0 {
 		p.stop()
 		return
 	}
@@ -249,8 +249,13 @@ func (p *play) happenRunning() {
 	}
 }
 
+// stop cancels the run; of several stops the first counts.
 func (p *play) stop() {
-	p.commit(p.m.Stop(engine.Cancelled()))
+	end := engine.Cancelled()
+	if p.stopped {
+		end = engine.End{Reason: frames.EndLimit}
+	}
+	p.commit(p.m.Stop(end))
 	p.stopped = true
 }
 
