@@ -152,7 +152,7 @@ func (m *Machine) Answer(t *provider.Turn, prepare Prepare) *Commit {
 	a.limit = m.overrun(t)
 	gate := m.gate(t, a.limit)
 	for i, call := range t.Calls {
-		a.Message.Calls[i].Name = wireName(call.Name)
+		a.Message.Calls[i].Name = WireName(call.Name)
 		p := decide(Call{Name: call.Name, Arguments: call.Arguments}, gate(i, &call), prepare)
 		a.plans = append(a.plans, p)
 		a.Calls = append(a.Calls, p.intent())
@@ -247,7 +247,7 @@ func (m *Machine) settle(results map[int]*frames.ToolResult) *Commit {
 		if r := results[i]; r != nil {
 			call := &after.calls[i]
 			call.settle(r)
-			c.Results = append(c.Results, Result{call.ID, wireName(call.Name), r})
+			c.Results = append(c.Results, Result{call.ID, WireName(call.Name), r})
 		}
 	}
 	c.Next, c.End = follow(after, m.stop)
@@ -323,11 +323,11 @@ func (m *Machine) Resume(prepare Prepare) *Commit {
 // tool says that this does no harm, as it stood then and as it stands now.
 func again(call openCall, prepare Prepare) plan {
 	if call.replay != frames.ReplaySafe {
-		return refuse(interrupted(wireName(call.Name)))
+		return refuse(interrupted(WireName(call.Name)))
 	}
 	p := decide(call.Call, nil, prepare)
 	if p.ticket != nil && p.ticket.Replay != frames.ReplaySafe {
-		return refuse(interrupted(wireName(call.Name)))
+		return refuse(interrupted(WireName(call.Name)))
 	}
 	return p
 }
@@ -375,7 +375,7 @@ func (m *Machine) tool(id string) string {
 		return ""
 	}
 	if i := m.round.find(id); i >= 0 {
-		return wireName(m.round.calls[i].Name)
+		return WireName(m.round.calls[i].Name)
 	}
 	return ""
 }

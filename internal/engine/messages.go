@@ -101,9 +101,9 @@ func prompted(messages []provider.Message, prompt string) []provider.Message {
 	return append([]provider.Message{{Role: provider.RoleSystem, Text: prompt}}, messages...)
 }
 
-// wireName gives a model's word for a tool in the form that frames and providers
+// WireName gives a model's word for a tool in the form that frames and providers
 // carry; the word itself stays in the error that answers the call.
-func wireName(name string) string {
+func WireName(name string) string {
 	if frames.ValidName(name) {
 		return name
 	}

@@ -347,7 +347,7 @@ func (r *Runner) start(ctx context.Context, calls []RunCall) error {
 	}
 	results := r.results
 	for _, c := range calls {
-		live := r.toolFrames(frames.WithCall(c.ID, wireName(c.Name)), frames.WithStream(r.stream))
+		live := r.toolFrames(frames.WithCall(c.ID, WireName(c.Name)), frames.WithStream(r.stream))
 		r.cancels[c.ID] = c.Ticket.Start(ctx, c.ID, live, func(res *frames.ToolResult) { results <- settled{c.ID, res} })
 	}
 	return nil
