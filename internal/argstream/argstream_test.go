@@ -174,7 +174,6 @@ func TestPreviewIsAtThePlace(t *testing.T) {
 	}
 }
 
-// contract: P56
 func TestSizeLimits(t *testing.T) {
 	t.Parallel()
 	j := argstream.Joiner{Limit: 10}
@@ -214,7 +213,6 @@ func TestPiecesCutInsideRunes(t *testing.T) {
 	}
 }
 
-// contract: P57
 func TestAnyCutGivesTheSameResult(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -32,9 +32,13 @@ func (in *Input) ID() string {
 // Apply applies a message of input: its frames in order, as one transition.
 // What is wrong with a frame becomes an ERROR that names it, and ends nothing.
 // A message at or before the cursor changes nothing; repeated frames are dropped.
+// A closed session refuses the whole message, with one ERROR.
 func (s *State) Apply(in Input) []Change {
 	if !s.advance(in.Sequence) {
 		return nil
+	}
+	if s.Status.Final() {
+		return []Change{s.refusal(in.ID(), s.closedError())}
 	}
 	if s.Encoding == "" {
 		s.Encoding = in.Encoding.String()
@@ -57,7 +61,7 @@ func (s *State) Apply(in Input) []Change {
 	return changes
 }
 
-// Refuse passes a message of input over that could not be applied as a whole.
+// Refuse passes over a message that cannot be applied as a whole, or is no input.
 func (s *State) Refuse(in Input, err error) []Change {
 	if !s.advance(in.Sequence) {
 		return nil
@@ -65,8 +69,7 @@ func (s *State) Refuse(in Input, err error) []Change {
 	return []Change{s.refusal(in.ID(), err)}
 }
 
-// Skip moves the cursor past stored messages that are no input.
-func (s *State) Skip(sequence uint64) { s.advance(sequence) }
+func (s *State) closedError() error { return conflict("the session is closed: %s", s.Status) }
 
 func (s *State) advance(sequence uint64) bool {
 	if sequence == 0 {
@@ -121,7 +124,7 @@ func (s *State) handle(f *frames.Frame, enc frames.Encoding) ([]Change, error) {
 	case !Takes(f.Type):
 		return nil, UnknownType(f.Type)
 	case s.Status.Final():
-		return nil, frames.NewError(frames.CodeConflict, "the session is closed: %s", s.Status)
+		return nil, s.closedError()
 	}
 	switch f.Type {
 	case frames.TypeParam:

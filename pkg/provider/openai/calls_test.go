@@ -18,7 +18,6 @@ import (
 // generated stands for an id that the accumulator made.
 var generated = regexp.MustCompile(`call_[A-Z2-7]{24}`)
 
-// contract: P63
 func TestCallsFindTheirDeltas(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

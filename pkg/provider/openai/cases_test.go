@@ -67,6 +67,8 @@ var caseTests = map[string]func(*testing.T, testCase){
 }
 
 // TestCases drives each case through HTTP.
+//
+// contract: B15
 func TestCases(t *testing.T) {
 	all := readCases(t)
 	passed := 0
@@ -210,7 +212,6 @@ func caseSplit(t *testing.T, c testCase) {
 	}
 }
 
-// contract: B15
 func caseTruncated(t *testing.T, c testCase) {
 	in := decode[struct{ Variants []deltasInput }](t, c.Input)
 	for _, v := range in.Variants {

@@ -182,7 +182,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// contract: P56
 func TestArgumentsOverTheInlineLimit(t *testing.T) {
 	t.Parallel()
 	piece := strings.Repeat("x", 1<<20)
