@@ -109,8 +109,8 @@ func TestModelThatIsNotThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.stop()
-		if err := <-s.done; err != nil {
-			t.Fatal(err)
+		if <-s.done; s.err != nil {
+			t.Fatal(s.err)
 		}
 		_, err := provider.Collect(r.m.Stream(t.Context(), &provider.Request{Model: "fake/m"}))
 		wantCode(t, err, frames.CodeUnavailable)
@@ -263,8 +263,8 @@ func TestDrainAnswersWhatItTook(t *testing.T) {
 		if err := <-answered; err != nil {
 			t.Error(err)
 		}
-		if err := <-s.done; err != nil {
-			t.Error(err)
+		if <-s.done; s.err != nil {
+			t.Error(s.err)
 		}
 	})
 }

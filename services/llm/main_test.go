@@ -62,7 +62,8 @@ func (r *rig) connect(identity string) *bus.Conn {
 // service is a running one; stop drains it, and kill ends its work as well.
 type service struct {
 	stop, kill context.CancelFunc
-	done       chan error
+	done       chan struct{}
+	err        error
 }
 
 var errHard = errors.New("the soft stop is over")
@@ -71,19 +72,22 @@ func (r *rig) serve(cfg llm.Config) *service {
 	r.t.Helper()
 	ctx, stop := context.WithCancel(r.t.Context())
 	work, kill := context.WithCancelCause(context.WithoutCancel(r.t.Context()))
-	s := &service{stop: stop, kill: func() { kill(errHard) }, done: make(chan error, 1)}
+	s := &service{stop: stop, kill: func() { kill(errHard) }, done: make(chan struct{})}
 	env := app.Env{
 		Identity: llm.Identity, Prefix: "wb", NATS: r.mesh.Connect(r.t, llm.Identity), Work: work,
 		Log: slog.New(slog.DiscardHandler),
 	}
 	ready := make(chan struct{})
-	go func() { s.done <- llm.New(cfg).Run(ctx, env, func() { close(ready) }) }()
+	go func() {
+		defer close(s.done)
+		s.err = llm.New(cfg).Run(ctx, env, func() { close(ready) })
+	}()
 	select {
 	case <-ready:
-	case err := <-s.done:
-		r.t.Fatal(err)
+	case <-s.done:
+		r.t.Fatal(s.err)
 	}
-	r.t.Cleanup(func() { stop(); s.kill(); synctest.Wait() })
+	r.t.Cleanup(func() { stop(); s.kill(); <-s.done })
 	return s
 }
 
