@@ -286,7 +286,7 @@ func StopError(tool string, end End) *frames.Error {
 	if end.Err != nil {
 		return end.Err.With(func(e *frames.Error) { e.Effect = frames.EffectUnknown })
 	}
-	return frames.NewError(frames.CodeCancelled, "Tool %s was cancelled", clip(tool))
+	return frames.Cancelled(tool)
 }
 
 func unstarted(tool string, end *End) *frames.Error {
@@ -323,11 +323,11 @@ func (m *Machine) Resume(prepare Prepare) *Commit {
 // tool says that this does no harm, as it stood then and as it stands now.
 func again(call openCall, prepare Prepare) plan {
 	if call.replay != frames.ReplaySafe {
-		return refuse(interrupted(WireName(call.Name)))
+		return refuse(frames.Interrupted(WireName(call.Name), ""))
 	}
 	p := decide(call.Call, nil, prepare)
 	if p.ticket != nil && p.ticket.Replay != frames.ReplaySafe {
-		return refuse(interrupted(WireName(call.Name)))
+		return refuse(frames.Interrupted(WireName(call.Name), ""))
 	}
 	return p
 }

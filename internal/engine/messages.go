@@ -38,7 +38,7 @@ func ordered(m *provider.Message, results []provider.Message) []provider.Message
 	taken := make([]bool, len(results))
 	out := make([]provider.Message, len(m.Calls))
 	for i, c := range m.Calls {
-		out[i] = failedMessage(callID(c), interrupted(c.Name))
+		out[i] = failedMessage(callID(c), frames.Interrupted(WireName(c.Name), ""))
 		for j, r := range results {
 			if !taken[j] && r.ToolCallID != "" && (r.ToolCallID == c.ID || r.ToolCallID == c.ModelID) {
 				out[i], taken[j] = r, true
@@ -58,13 +58,6 @@ func callID(c provider.Call) string {
 
 func failedMessage(id string, err *frames.Error) provider.Message {
 	return provider.ToolMessage(id, &frames.ToolResult{Err: err})
-}
-
-// interrupted is the result of a call that nobody knows the end of.
-func interrupted(tool string) *frames.Error {
-	e := frames.NewError(frames.CodeInterrupted, "Tool %s was interrupted: it may have run, and may still", tool)
-	e.LLMMessage = e.Message + ". Find out what it did before you call it again."
-	return e
 }
 
 // instruct adds text to the system prompt at the head of the messages, which is
