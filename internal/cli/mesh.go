@@ -80,7 +80,7 @@ func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
 		if conn := c.join(ctx, state); conn != nil {
 			return &mesh{client: client.New(conn)}, nil
 		}
-		h, err := c.startHost(ctx, state, 0, nil)
+		h, err := c.startOwn(ctx, state)
 		if err == nil {
 			return c.hosted(h)
 		}
@@ -94,8 +94,22 @@ func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
 	}
 }
 
+// startOwn starts a mesh for this command, on any free port.
+func (c *console) startOwn(ctx context.Context, state string) (*host, error) {
+	services, err := (&roleConfig{models: c.models, environ: environ()}).services(meshRoles...)
+	if err != nil {
+		return nil, err
+	}
+	return c.startHost(ctx, state, hostConfig{services: services})
+}
+
 func (c *console) hosted(h *host) (*mesh, error) {
-	conn, err := h.connect(c.As)
+	nc, err := inProcess(h.server, c.As)
+	if err != nil {
+		h.stop()
+		return nil, err
+	}
+	conn, err := bus.New(nc, c.As, bus.WithPrefix(c.Prefix))
 	if err != nil {
 		h.stop()
 		return nil, err

@@ -197,16 +197,26 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// History gives up to limit entries behind the after-th, oldest first.
-func (s *Store) History(ctx context.Context, key Key, after uint64, limit int) ([]Entry, error) {
-	var out []Entry
-	err := s.each(ctx, key, func(e *Entry) bool {
-		if e.N > after {
-			out = append(out, *e)
+// historyBytes bounds what one History gives.
+const historyBytes = 4 << 20
+
+// History gives up to limit entries behind the after-th, oldest first; fewer
+// where they are large. more says that others follow.
+func (s *Store) History(ctx context.Context, key Key, after uint64, limit int) (entries []Entry, more bool, err error) {
+	room := historyBytes
+	err = s.each(ctx, key, func(e *Entry, size int) bool {
+		if e.N <= after {
+			return true
 		}
-		return len(out) < limit
+		if len(entries) >= limit || (len(entries) > 0 && size > room) {
+			more = true
+			return false
+		}
+		room -= size
+		entries = append(entries, *e)
+		return true
 	})
-	return out, err
+	return entries, more, err
 }
 
 // Messages gives a session's conversation, as a model request needs it: the
@@ -214,15 +224,15 @@ func (s *Store) History(ctx context.Context, key Key, after uint64, limit int) (
 // have none.
 func (s *Store) Messages(ctx context.Context, key Key) ([]provider.Message, error) {
 	var c conversation
-	err := s.each(ctx, key, func(e *Entry) bool {
+	err := s.each(ctx, key, func(e *Entry, _ int) bool {
 		c.add(e)
 		return true
 	})
 	return c.messages(), err
 }
 
-// each reads a session's entries; NOT_FOUND where there are none.
-func (s *Store) each(ctx context.Context, key Key, fn func(*Entry) bool) error {
+// each reads a session's entries, with their sizes; NOT_FOUND where there are none.
+func (s *Store) each(ctx context.Context, key Key, fn func(e *Entry, size int) bool) error {
 	var n uint64
 	err := s.log.Read(ctx, key, 0, func(r Revision) bool {
 		e, ok := decode(r.Data)
@@ -231,7 +241,7 @@ func (s *Store) each(ctx context.Context, key Key, fn func(*Entry) bool) error {
 			return true
 		}
 		n = e.N
-		return fn(&e)
+		return fn(&e, len(r.Data))
 	})
 	if err == nil && n == 0 {
 		return notFound(key)

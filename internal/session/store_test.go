@@ -38,7 +38,6 @@ func appendEntry(t tb, log session.Log, e session.Entry, last uint64) uint64 {
 // writes a raw revision behind the newest one of a key.
 func both(t *testing.T, test func(t *testing.T, store *session.Store, put func(key session.Key, data string))) {
 	t.Run("memory", func(t *testing.T) {
-		t.Parallel()
 		log := session.NewMemory()
 		test(t, session.NewStore(log), func(key session.Key, data string) {
 			t.Helper()
@@ -52,7 +51,6 @@ func both(t *testing.T, test func(t *testing.T, store *session.Store, put func(k
 		})
 	})
 	t.Run("stream", func(t *testing.T) {
-		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			mesh := bustest.Start(t)
 			js := mesh.JetStream(t, "harness")
@@ -92,13 +90,12 @@ func say(text string) session.Transition {
 }
 
 func TestStore(t *testing.T) {
-	t.Parallel()
 	both(t, func(t *testing.T, store *session.Store, _ func(session.Key, string)) {
 		ctx := t.Context()
 		for name, err := range map[string]error{
 			"Head":     second(store.Head(ctx, key)),
 			"Update":   second(store.Update(ctx, key, say("x"))),
-			"History":  second(store.History(ctx, key, 0, 10)),
+			"History":  third(store.History(ctx, key, 0, 10)),
 			"Messages": second(store.Messages(ctx, key)),
 		} {
 			if frames.CodeOf(err) != frames.CodeNotFound {
@@ -128,8 +125,9 @@ func TestStore(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
+func third[T, U any](_ T, _ U, err error) error { return err }
+
 func TestStoreWritesNoNothing(t *testing.T) {
-	t.Parallel()
 	both(t, func(t *testing.T, store *session.Store, _ func(session.Key, string)) {
 		made := create(t, store, key)
 		same, err := store.Update(t.Context(), key, func(*session.State) ([]session.Change, error) { return nil, nil })
@@ -158,7 +156,6 @@ func TestStoreWritesNoNothing(t *testing.T) {
 }
 
 func TestEntryOverMaxPayload(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mesh := bustest.Start(t)
 		store, err := session.Open(t.Context(), mesh.JetStream(t, "harness"), mesh.Prefix())
@@ -175,7 +172,6 @@ func TestEntryOverMaxPayload(t *testing.T) {
 
 // Writers at once: each transition runs on the newest state, none is lost.
 func TestStoreContention(t *testing.T) {
-	t.Parallel()
 	both(t, func(t *testing.T, store *session.Store, _ func(session.Key, string)) {
 		create(t, store, key)
 		const writers, each = 4, 10
@@ -202,7 +198,6 @@ func TestStoreContention(t *testing.T) {
 }
 
 func TestStoreSkipsForeignRevisions(t *testing.T) {
-	t.Parallel()
 	both(t, func(t *testing.T, store *session.Store, put func(session.Key, string)) {
 		ctx := t.Context()
 		put(key, "before it was made")
@@ -216,7 +211,7 @@ func TestStoreSkipsForeignRevisions(t *testing.T) {
 		if head, err = store.Update(ctx, key, say("hello")); err != nil || head.N != 2 {
 			t.Fatalf("update: %+v, %v", head, err)
 		}
-		if _, err := store.History(ctx, key, 0, 10); err != nil || store.Foreign() == 0 {
+		if _, _, err := store.History(ctx, key, 0, 10); err != nil || store.Foreign() == 0 {
 			t.Errorf("foreign %d, %v", store.Foreign(), err)
 		}
 		heads, err := store.List(ctx, key.Caller)
@@ -228,7 +223,6 @@ func TestStoreSkipsForeignRevisions(t *testing.T) {
 
 // contract: G7, G8
 func TestStoreHistory(t *testing.T) {
-	t.Parallel()
 	both(t, func(t *testing.T, store *session.Store, _ func(session.Key, string)) {
 		ctx := t.Context()
 		create(t, store, key)
@@ -245,14 +239,17 @@ func TestStoreHistory(t *testing.T) {
 		}
 		var got []uint64
 		for after := uint64(0); ; {
-			page, err := store.History(ctx, key, after, 7)
+			page, more, err := store.History(ctx, key, after, 7)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, e := range page {
 				got = append(got, e.N)
 			}
-			if len(page) < 7 {
+			if len(page) > 7 || (more && len(page) < 7) {
+				t.Fatalf("a page of %d, more %v", len(page), more)
+			}
+			if !more {
 				break
 			}
 			after = page[len(page)-1].N
@@ -272,9 +269,36 @@ func TestStoreHistory(t *testing.T) {
 	})
 }
 
+// A page of large entries is short, but never empty.
+// case: WS-H18
+func TestStoreHistoryIsBoundedByBytes(t *testing.T) {
+	t.Parallel()
+	store := session.NewStore(session.NewMemory())
+	create(t, store, key)
+	for range 4 {
+		if _, err := store.Update(t.Context(), key, func(*session.State) ([]session.Change, error) {
+			return []session.Change{{Kind: session.ChangeMessage, Message: &provider.Message{Role: provider.RoleUser, Text: strings.Repeat("x", 3<<20)}}}, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var sizes []int
+	for after, more := uint64(0), true; more; {
+		var page []session.Entry
+		var err error
+		if page, more, err = store.History(t.Context(), key, after, 100); err != nil || len(page) == 0 {
+			t.Fatalf("page %d, %v", len(page), err)
+		}
+		sizes = append(sizes, len(page))
+		after = page[len(page)-1].N
+	}
+	if diff := cmp.Diff([]int{2, 1, 1, 1}, sizes); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
+	}
+}
+
 // case: WS-H13, WS-H14
 func TestStoreListAndDelete(t *testing.T) {
-	t.Parallel()
 	both(t, func(t *testing.T, store *session.Store, _ func(session.Key, string)) {
 		ctx := t.Context()
 		for _, sid := range []string{"b", "a", "c"} {
