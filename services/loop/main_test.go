@@ -269,8 +269,10 @@ func brief(f *frames.Frame) string {
 	case frames.TypeEnd:
 		words = append(words, f.Reason())
 	case frames.TypeMeta:
-		if status, ok := f.Content.Lookup("state").Lookup("status").Text(); ok {
-			words = append(words, status)
+		state := f.Content.Lookup("state")
+		if status, ok := state.Lookup("status").Text(); ok {
+			turn, _ := state.Lookup("currentTurn").Int64()
+			words = append(words, status, fmt.Sprint(turn))
 		} else {
 			for k := range f.Content.Pairs() {
 				words = append(words, k)

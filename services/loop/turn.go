@@ -76,14 +76,20 @@ func (j *job) start(ctx context.Context, p engine.Params) (engine.Start, time.Du
 
 // begun gives the state with which the turn that runs began.
 func (j *job) begun(ctx context.Context) (*session.State, error) {
-	entries, err := j.l.store.History(ctx, j.key, 0, int(j.head.N))
-	if err != nil {
-		return nil, err
-	}
-	for i := range entries {
-		if entries[i].State.TurnEpoch == j.head.State.TurnEpoch {
-			return &entries[i].State, nil
+	for after, more := uint64(0), true; more; {
+		var entries []session.Entry
+		var err error
+		if entries, more, err = j.l.store.History(ctx, j.key, after, historyPage); err != nil {
+			return nil, err
+		}
+		for i := range entries {
+			if after = entries[i].N; entries[i].State.TurnEpoch == j.head.State.TurnEpoch {
+				return &entries[i].State, nil
+			}
 		}
 	}
 	return nil, frames.NewError(frames.CodeInternal, "the turn of epoch %d began in no entry", j.head.State.TurnEpoch)
 }
+
+// historyPage is how many entries are read at once.
+const historyPage = 1000
