@@ -21,10 +21,10 @@ func Parse(name string, data []byte) (*Script, error) {
 	}
 	var f file
 	dec := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
-	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
+	if err := decode(dec, &f); err != nil && !errors.Is(err, io.EOF) {
 		return nil, broken(name, err)
 	}
-	if err := dec.Decode(new(file)); !errors.Is(err, io.EOF) {
+	if err := decode(dec, new(file)); !errors.Is(err, io.EOF) {
 		return nil, broken(name, errors.New("the file holds more than one document"))
 	}
 	s, err := f.script()
@@ -32,6 +32,17 @@ func Parse(name string, data []byte) (*Script, error) {
 		return nil, broken(name, err)
 	}
 	return s, nil
+}
+
+// decode reads the next document. The YAML reader panics on some texts that it
+// cannot read, such as a tag where a list should be.
+func decode(dec *yaml.Decoder, f *file) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("the YAML reader fails on it: %v", fault)
+		}
+	}()
+	return dec.Decode(f)
 }
 
 // tooDeep gives the line at which brackets, or list items on one line, nest
