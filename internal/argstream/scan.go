@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -216,10 +217,8 @@ type keySet struct {
 func (k *keySet) add(key string) bool {
 	const small = 8
 	if k.many == nil && len(k.few) < small {
-		for _, seen := range k.few {
-			if seen == key {
-				return false
-			}
+		if slices.Contains(k.few, key) {
+			return false
 		}
 		k.few = append(k.few, key)
 		return true

@@ -46,6 +46,8 @@ type commands struct {
 
 // globals are the flags that every command has.
 type globals struct {
+	models `group:"Models"`
+
 	NATS     string `name:"nats" placeholder:"URL" help:"NATS server to use. Default: the mesh that runs on the state folder, else one started in this process." env:"WEAVEBUS_NATS"`
 	Nkey     string `name:"nkey" placeholder:"FILE" help:"File with the nkey seed of the identity. Default: that of the state folder." env:"WEAVEBUS_NKEY"`
 	As       string `name:"as" placeholder:"CALLER" help:"Caller to speak as." default:"me" env:"WEAVEBUS_AS"`
@@ -99,7 +101,7 @@ func (c *console) main(args []string) (code int) {
 	c.globals = &grammar.globals
 	files, err := configFiles(args)
 	if err != nil {
-		return c.fail(err)
+		return c.usage(err)
 	}
 	parser, err := kong.New(&grammar, kong.Name("weavebus"), kong.Writers(c.out, c.err),
 		kong.Description("A message-bus mesh for the tools of LLM agents."),

@@ -2,6 +2,7 @@ package jsontext_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -125,11 +126,11 @@ func TestDuplicatesInLargeAndNestedObjects(t *testing.T) {
 			}
 		}
 	}
-	deep := ""
+	var deep strings.Builder
 	for i := range 60 {
-		deep += fmt.Sprintf(`{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g%d":`, i)
+		fmt.Fprintf(&deep, `{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g%d":`, i)
 	}
-	text := deep + `{"x":1,"x":2}` + strings.Repeat("}", 60)
+	text := deep.String() + `{"x":1,"x":2}` + strings.Repeat("}", 60)
 	if p := jsontext.Check([]byte(text), jsontext.Limits{}); p == nil || p.Kind != jsontext.DuplicateKey {
 		t.Errorf("below 420 open keys: %v", p)
 	}
@@ -155,7 +156,7 @@ func TestHostileTextIsCheap(t *testing.T) {
 	}
 }
 
-func TestCheckAllocatesNothing(t *testing.T) {
+func TestCheckAllocatesNothing(t *testing.T) { //nolint:paralleltest // it counts all allocations
 	text := []byte(`{"path":"src/ä.go","offset":10,"deep":{"list":[1,2.5e3,true,null,"x\n"]},"last":"ok"}`)
 	if n := testing.AllocsPerRun(100, func() {
 		if jsontext.Check(text, jsontext.Limits{}) != nil {
@@ -209,8 +210,8 @@ func TestMembersAndItems(t *testing.T) {
 	if diff := cmp.Diff([]string{"-1.5e3", `"]"`, "[ ]", "null"}, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	stop := fmt.Errorf("stop")
-	if err := jsontext.Items([]byte(`[1,2]`), func([]byte) error { return stop }); err != stop {
+	stop := errors.New("stop")
+	if err := jsontext.Items([]byte(`[1,2]`), func([]byte) error { return stop }); !errors.Is(err, stop) {
 		t.Error("the visitor's error was lost")
 	}
 	if err := jsontext.Members([]byte(`[1]`), func(_, _ []byte) error { return stop }); err != nil {

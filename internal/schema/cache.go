@@ -60,7 +60,7 @@ func (c *Cache) entry(key [sha256.Size]byte, bytes int) *entry {
 	defer c.mu.Unlock()
 	if found, ok := c.entries[key]; ok {
 		c.recent.MoveToFront(found)
-		return found.Value.(*entry)
+		return found.Value.(*entry) //nolint:errcheck,forcetypeassert // the list holds entries only
 	}
 	if c.entries == nil {
 		c.entries = map[[sha256.Size]byte]*list.Element{}
@@ -79,7 +79,7 @@ func (c *Cache) shrink() {
 		limit = DefaultCacheBytes
 	}
 	for c.bytes > limit && c.recent.Len() > 1 {
-		oldest := c.recent.Remove(c.recent.Back()).(*entry)
+		oldest := c.recent.Remove(c.recent.Back()).(*entry) //nolint:errcheck,forcetypeassert // likewise
 		delete(c.entries, oldest.key)
 		c.bytes -= oldest.bytes
 	}

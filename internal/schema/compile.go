@@ -73,7 +73,7 @@ func (c *compilation) attempt(doc any) (compiler *jsonschema.Compiler, root *jso
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.UseLoader(refusingLoader{})
 	compiler.UseRegexpEngine(c.pattern)
-	if err = compiler.AddResource(location, doc); err != nil {
+	if err := compiler.AddResource(location, doc); err != nil {
 		return nil, nil, err
 	}
 	root, err = compiler.Compile(location)

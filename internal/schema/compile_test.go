@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -127,7 +128,7 @@ func TestOldDrafts(t *testing.T) {
 func TestPatternsOfECMAScript(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ pattern, good, bad string }{
-		{`^[\\u4e00-\\u9fa5]+$`, "搜索", "abc"},
+		{`^[\\u4e00-\\u9fa5]+$`, "搜索", "abc"}, //nolint:gosmopolitan // the pattern is of Han letters
 		{`^\\\\u00e9$`, `\\u00e9`, "é"},
 		{`^\\/a\\-b$`, "/a-b", "ab"},
 		{`^\\p{L}+$`, "äb", "1"},
@@ -183,7 +184,7 @@ func TestForArguments(t *testing.T) {
 		`{"not":true}`:                                                   false,
 		`{"const":1}`:                                                    false,
 		`{"enum":["a","b"]}`:                                             false,
-		`{"enum":[` + list(40, func(i int) string { return fmt.Sprint(i) }) + `]}`: false,
+		`{"enum":[` + list(40, strconv.Itoa) + `]}`:                      false,
 	} {
 		err := mustCompile(t, text).ForArguments()
 		if (err == nil) != fits {
@@ -230,7 +231,7 @@ func TestHostileSchemas(t *testing.T) {
 			} else {
 				_ = s.Validate([]byte(`{"a":{"b":1}}`))
 			}
-			if d := time.Since(start); d > 20*time.Second {
+			if d := time.Since(start); d > time.Minute {
 				t.Errorf("took %v", d)
 			}
 		})
@@ -254,7 +255,7 @@ func TestCache(t *testing.T) {
 	}
 	_, err1 := c.Compile([]byte(`{"type":"no"}`))
 	_, err2 := c.Compile([]byte(`{"type":"no"}`))
-	if err1 == nil || err1 != err2 {
+	if err1 == nil || frames.AsError(err1) != frames.AsError(err2) {
 		t.Error("the failure was not remembered")
 	}
 	if c.Len() != 3 {

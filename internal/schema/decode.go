@@ -66,7 +66,7 @@ type decoding struct {
 
 func (d *Decoder) fields(t reflect.Type) map[string]field {
 	if found, ok := d.members.Load(t); ok {
-		return found.(map[string]field)
+		return found.(map[string]field) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
 	byName := map[string]field{}
 	for _, f := range fieldsOf(t) {

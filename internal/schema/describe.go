@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -23,7 +24,7 @@ type describer struct {
 }
 
 func (s *Schema) issues(failed error, value any) (issues []frames.Issue, more int) {
-	failure, ok := failed.(*jsonschema.ValidationError)
+	failure, ok := errors.AsType[*jsonschema.ValidationError](failed)
 	if !ok {
 		return []frames.Issue{{Message: "does not fit the schema"}}, 0
 	}
@@ -215,9 +216,9 @@ func (d describer) form(f finding) frames.Issue {
 }
 
 func join(numbers []int, offset int) string {
-	var out []string
-	for _, n := range numbers {
-		out = append(out, strconv.Itoa(n+offset))
+	out := make([]string, len(numbers))
+	for i, n := range numbers {
+		out[i] = strconv.Itoa(n + offset)
 	}
 	return strings.Join(out, " and ")
 }

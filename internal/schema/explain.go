@@ -17,17 +17,19 @@ const reasonBadSchema = "bad_schema"
 
 // refused is the error of a schema that cannot be used; nothing to retry.
 func refused(issue frames.Issue, cause error, more ...frames.Issue) error {
-	text := issueText(issue)
-	for _, i := range more {
-		text += "; " + issueText(i)
+	issues := append([]frames.Issue{issue}, more...)
+	lines := make([]string, len(issues))
+	for i, issue := range issues {
+		lines[i] = issueText(issue)
 	}
+	text := strings.Join(lines, "; ")
 	e := frames.NewError(frames.CodeValidationInput, "schema refused: %s", text)
 	if cause != nil {
 		e = frames.NewError(frames.CodeValidationInput, "schema refused: %s%w", text, silent{cause})
 	}
 	return e.With(func(e *frames.Error) {
 		e.Reason, e.Retryable = reasonBadSchema, false
-		e.Issues = append([]frames.Issue{issue}, more...)
+		e.Issues = issues
 	})
 }
 
@@ -49,7 +51,7 @@ func (c *compilation) explain(doc any, err error) error {
 }
 
 func compileIssue(doc any, err error) frames.Issue {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // the compiler does not wrap its errors
 	case *jsonschema.LoadURLError:
 		return loadIssue(doc, e.URL)
 	case *jsonschema.JSONPointerNotFoundError:

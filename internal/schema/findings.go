@@ -45,7 +45,7 @@ func leaves(e *jsonschema.ValidationError) []finding {
 }
 
 func leavesOf(causes []*jsonschema.ValidationError) []finding {
-	var out []finding
+	out := make([]finding, 0, len(causes))
 	for _, c := range causes {
 		out = append(out, leaves(c)...)
 	}
@@ -96,8 +96,15 @@ func mergedTypes(self finding, forms [][]finding) (finding, bool) {
 
 // otherType says that a branch failed for the type of the whole value.
 func otherType(self finding, form []finding) bool {
-	_, ok := form[0].kind.(*kind.Type)
-	return ok && len(form) == 1 && len(form[0].at) == len(self.at)
+	return len(form) == 1 && typesOf(form[0]) != nil && len(form[0].at) == len(self.at)
+}
+
+// typesOf gives the types that f wants, nil if it is about something else.
+func typesOf(f finding) []string {
+	if k, ok := f.kind.(*kind.Type); ok {
+		return k.Want
+	}
+	return nil
 }
 
 // mergedValues answers for branches that are told apart by one value, such as
@@ -107,7 +114,7 @@ func mergedValues(self finding, forms [][]finding) (finding, bool) {
 	var types []string
 	for _, form := range forms {
 		if otherType(self, form) {
-			types = append(types, form[0].kind.(*kind.Type).Want...)
+			types = append(types, typesOf(form[0])...)
 			continue
 		}
 		i := slices.IndexFunc(form, func(f finding) bool { return tellsApart(self, f) })

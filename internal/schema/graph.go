@@ -10,7 +10,7 @@ import (
 // reach gives every schema that root and the others lead to, by location.
 func reach(root *jsonschema.Schema, others []*jsonschema.Schema) map[string]*jsonschema.Schema {
 	found := map[string]*jsonschema.Schema{}
-	todo := append(others, root)
+	todo := append(slices.Clone(others), root)
 	for len(todo) > 0 {
 		s := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]

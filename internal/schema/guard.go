@@ -63,7 +63,7 @@ func (v *visitor) visit(value any) error {
 	if v.enum != nil {
 		v.work.spend(size)
 		if !v.enum[canonical(value)] {
-			return &notAllowed{v.allowed}
+			return &notAllowedError{v.allowed}
 		}
 	}
 	if v.format == nil {
@@ -85,15 +85,15 @@ func sizeOf(value any) int {
 	return 0
 }
 
-// notAllowed is a value that is not in a long enum.
-type notAllowed struct{ allowed []any }
+// notAllowedError is a value that is not in a long enum.
+type notAllowedError struct{ allowed []any }
 
-func (*notAllowed) Error() string { return "not one of the allowed values" }
+func (*notAllowedError) Error() string { return "not one of the allowed values" }
 
 // asEnum gives the enum's own kind back if k hides it.
 func asEnum(k *kind.Format) (*kind.Enum, bool) {
-	var e *notAllowed
-	if !errors.As(k.Err, &e) {
+	e, ok := errors.AsType[*notAllowedError](k.Err)
+	if !ok {
 		return nil, false
 	}
 	return &kind.Enum{Got: k.Got, Want: e.allowed}, true
@@ -106,8 +106,7 @@ type keyNames struct{ names *jsonschema.Schema }
 func (k *keyNames) Validate(ctx *jsonschema.ValidatorContext, v any) {
 	object, _ := v.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		var bad *jsonschema.ValidationError
-		if errors.As(k.names.Validate(name), &bad) {
+		if bad, ok := errors.AsType[*jsonschema.ValidationError](k.names.Validate(name)); ok {
 			ctx.AddErrors(bad.Causes, &kind.PropertyNames{Property: name})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,8 +73,8 @@ type everything struct {
 	Points   []*point          `json:"points,omitempty"`
 	Untagged string
 	Skipped  string `json:"-"`
-	Dash     string `json:"-,"`
-	private  int
+	Dash     string `json:"-,"` //nolint:staticcheck // a field named "-" is meant
+	private  int    //nolint:unused // it must not show
 }
 
 type Late struct {
@@ -128,7 +129,9 @@ func normal(t *testing.T, text []byte) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetIndent("", " ")
-	_ = e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		t.Fatal(err)
+	}
 	return b.String()
 }
 
@@ -148,7 +151,7 @@ func TestForEverything(t *testing.T) {
 		}
 		return names
 	}
-	if at := order(string(got)); !(at[0] < at[1] && at[1] < at[2] && at[2] < at[3] && at[3] < at[4] && at[4] < at[5]) {
+	if at := order(string(got)); !slices.IsSorted(at) {
 		t.Errorf("the fields lost their order: %v", at)
 	}
 	for range 20 {
@@ -300,7 +303,7 @@ func TestForAgreesWithEncodingJSON(t *testing.T) {
 	}
 	type third struct {
 		D int `json:"D"`
-		E int `json:"bad\"name"`
+		E int `json:"bad\"name"` //nolint:staticcheck // an invalid name counts as none
 	}
 	type untagged struct{ G int }
 	type tagged struct {
@@ -323,7 +326,7 @@ func TestForAgreesWithEncodingJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written, err := json.Marshal(all{})
+	written, err := json.Marshal(all{}) //nolint:musttag // fields without tags are what is tested
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,11 +338,14 @@ func TestForAgreesWithEncodingJSON(t *testing.T) {
 	if err := schema.Decode(sample, &mine); err != nil {
 		t.Fatal(err)
 	}
+	//nolint:musttag // likewise
 	if err := json.Unmarshal(sample, &theirs); err != nil || !reflect.DeepEqual(mine, theirs) {
 		t.Errorf("decoded %+v, encoding/json %+v, %v", mine, theirs, err)
 	}
 	var have, want map[string]any
-	var doc struct{ Properties map[string]any }
+	var doc struct {
+		Properties map[string]any `json:"properties"`
+	}
 	if json.Unmarshal(text, &doc) != nil || json.Unmarshal(written, &want) != nil {
 		t.Fatal("unreadable")
 	}

@@ -62,21 +62,22 @@ func literal(v any) string {
 	case json.Number:
 		return jsontext.Clip(string(v), maxPreview)
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if e.Encode(v) != nil {
-		return fmt.Sprintf("%T", v)
-	}
-	return jsontext.Clip(strings.TrimSpace(b.String()), maxPreview)
+	return jsontext.Clip(encode(v), maxPreview)
 }
 
 // quote shows text as a JSON string of one bounded line; what is cut ends in "…".
 func quote(s string) string {
+	return encode(jsontext.Clip(s, maxPreview))
+}
+
+// encode writes a decoded value as JSON that people can read.
+func encode(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(jsontext.Clip(s, maxPreview))
+	if err := e.Encode(v); err != nil {
+		return fmt.Sprintf("%T", v)
+	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 

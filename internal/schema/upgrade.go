@@ -13,12 +13,12 @@ import (
 // so a property that happens to be called like a keyword is left alone. It
 // reports whether it changed anything.
 func upgrade(doc any, err error) bool {
-	var invalid *jsonschema.SchemaValidationError
-	if !errors.As(err, &invalid) {
+	invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err)
+	if !ok {
 		return false
 	}
-	var failure *jsonschema.ValidationError
-	if !errors.As(invalid.Err, &failure) {
+	failure, ok := errors.AsType[*jsonschema.ValidationError](invalid.Err)
+	if !ok {
 		return false
 	}
 	changed := false

@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -243,7 +244,7 @@ func TestTextThatIsNoSoundJSON(t *testing.T) {
 func TestIssuesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := mustCompile(t, `{"additionalProperties":{"type":"integer"}}`)
-	args := `{` + list(50, func(i int) string { return fmt.Sprintf(`"k%02d":"%s"`, i, strings.Repeat("ä", 5000)) }) + `}`
+	args := `{` + list(50, func(i int) string { return fmt.Sprintf(`"k%02d":%q`, i, strings.Repeat("ä", 5000)) }) + `}`
 	e := coded(t, s.Validate([]byte(args)), frames.CodeValidationInput)
 	if len(e.Issues) != schema.MaxIssues || !strings.HasSuffix(e.Message, "(and 49 more)") {
 		t.Errorf("%d issues, %s", len(e.Issues), e.Message)
@@ -278,9 +279,9 @@ func TestIssuesAreDeterministic(t *testing.T) {
 	t.Parallel()
 	s := mustCompile(t, `{"properties":{"a":{"type":"string"},"b":{"minimum":5},"c":{"enum":[1,2]}},"required":["x","y"],"additionalProperties":false,"propertyNames":{"maxLength":1}}`)
 	args := []byte(`{"a":1,"b":1,"c":5,"zz":1,"yy":2,"xx":{"a":1}}`)
-	first := s.Validate(args).(*frames.Error)
+	first := frames.AsError(s.Validate(args))
 	for range 50 {
-		if diff := cmp.Diff(first.ForModel(), s.Validate(args).(*frames.Error).ForModel()); diff != "" {
+		if diff := cmp.Diff(first.ForModel(), frames.AsError(s.Validate(args)).ForModel()); diff != "" {
 			t.Fatal(diff)
 		}
 	}
@@ -300,7 +301,7 @@ func TestHostileArguments(t *testing.T) {
 		{"doubling branches", doubling, `{}`},
 		{"doubling with depth", `{"anyOf":[{"additionalProperties":{"$ref":"#"}},{"additionalProperties":{"$ref":"#"}}],"minProperties":1}`, nested},
 		{"long chain of references", chain, nested},
-		{"numbers against a long enum", `{"additionalProperties":{"items":{"enum":[` + list(5900, func(i int) string { return fmt.Sprint(i) }) + `]}}}`,
+		{"numbers against a long enum", `{"additionalProperties":{"items":{"enum":[` + list(5900, strconv.Itoa) + `]}}}`,
 			`{"a":[` + list(60_000, func(int) string { return "99999" }) + `]}`},
 		{"unevaluated", `{"unevaluatedProperties":true,"allOf":[` + list(1500, func(int) string { return `{"required":["a"]}` }) + `]}`,
 			`{` + list(30_000, func(i int) string { return fmt.Sprintf(`"%d":1`, i) }) + `}`},
@@ -311,20 +312,20 @@ func TestHostileArguments(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			s := mustCompile(t, tt.schema)
 			start := time.Now()
 			err := s.Validate([]byte(tt.args))
-			if d := time.Since(start); d > 20*time.Second {
+			if d := time.Since(start); d > time.Minute {
 				t.Errorf("took %v", d)
 			}
 			if err != nil {
 				coded(t, err, frames.CodeValidationInput)
 			}
+			if tt.schema == doubling && !strings.Contains(fmt.Sprint(err), "takes more work than one call may cost") {
+				t.Error(err)
+			}
 		})
-	}
-	e := coded(t, mustCompile(t, doubling).Validate([]byte(`{}`)), frames.CodeValidationInput)
-	if !strings.Contains(e.Message, "takes more work than one call may cost") {
-		t.Error(e)
 	}
 }
 

@@ -6,10 +6,18 @@
 // (input) and the loop that owns the session (model and tools) write it, by
 // compare-and-set on the last revision. The frames that clients read are derived
 // from the changes, so that they can be published again at any time.
+//
+// Transitions are methods of [State] that give the changes they made. They keep
+// no clock and do no input or output, and several of them may be put together in
+// one [Transition], which [Store.Update] writes as one entry.
 package session
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
@@ -32,6 +40,9 @@ const (
 // Final reports whether a session of this status is closed.
 func (s Status) Final() bool { return s == Done || s == Failed || s == Cancelled }
 
+// Running reports whether a turn is under way.
+func (s Status) Running() bool { return s == Thinking || s == Executing || s == Waiting }
+
 // Key names a session: <caller>.<sid>.
 type Key struct{ Caller, SID string }
 
@@ -46,11 +57,12 @@ type Owner struct {
 }
 
 // PendingCall is a call of the last assistant message that has no result yet.
+// Its arguments stand in that message, which may be larger than a state.
 type PendingCall struct {
-	ID        string          `json:"toolCallId"`
-	ModelID   string          `json:"modelCallId,omitempty"`
-	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"argumentsJson"`
+	ID string `json:"toolCallId"`
+	// ModelID is the id that a model outside of the mesh gave its call.
+	ModelID string `json:"modelCallId,omitempty"`
+	Name    string `json:"name"`
 	// Identity and Replay are the chosen tool's, as committed before the call
 	// was dispatched; Identity is empty where the call was refused before.
 	Identity string `json:"identity,omitempty"`
@@ -61,7 +73,7 @@ type PendingCall struct {
 
 // Queued is a user text that waits for the running turn to end.
 type Queued struct {
-	InputID string `json:"inputId"`
+	InputID string `json:"inputId,omitempty"`
 	Text    string `json:"text"`
 }
 
@@ -87,13 +99,17 @@ type State struct {
 	Initialized bool                       `json:"initialized"`
 	Encoding    string                     `json:"encoding,omitempty"`
 	Params      map[string]json.RawMessage `json:"params,omitempty"`
-	// Epoch counts the attempts at a turn: a new turn and a take-over add one.
+	// Epoch counts the attempts at a turn: a new turn and a take add one.
 	Epoch uint64 `json:"epoch"`
 	// TurnEpoch is the epoch at which the current turn began.
 	TurnEpoch uint64 `json:"turnEpoch,omitempty"`
-	// Round counts the rounds of the current turn.
-	Round int    `json:"round,omitempty"`
-	Owner *Owner `json:"owner,omitempty"`
+	// Round counts the assistant messages with calls of the current turn.
+	Round int `json:"round,omitempty"`
+	// Stream names the model request whose calls are pending.
+	Stream string `json:"streamId,omitempty"`
+	// Reason is the END reason of the last turn; empty while one runs.
+	Reason string `json:"reason,omitempty"`
+	Owner  *Owner `json:"owner,omitempty"`
 	// Job is the sequence in WB_RUN of the job that was released last.
 	Job uint64 `json:"job,omitempty"`
 	// Cursor is the sequence in WB_IN up to which input was applied.
@@ -101,7 +117,7 @@ type State struct {
 	Queued  []Queued      `json:"queued,omitempty"`
 	Pending []PendingCall `json:"pending,omitempty"`
 	// Cancel asks the owner to end the current turn; Close, which is an END
-	// reason, to close the session as soon as the turn is over.
+	// reason, to close the session as soon as the turns it waits for are over.
 	Cancel bool   `json:"cancel,omitempty"`
 	Close  string `json:"close,omitempty"`
 	// Seen holds the ids of the last frames of input, against repeats.
@@ -109,6 +125,9 @@ type State struct {
 	Usage   Usage    `json:"usage"`
 	Created int64    `json:"created"`
 	Updated int64    `json:"updated"`
+
+	// n is the number of the entry that is being made.
+	n uint64
 }
 
 // Limits of a session.
@@ -119,44 +138,66 @@ const (
 	DefaultMaxTurns = 100
 )
 
-// ChangeKind says what a Change is.
-type ChangeKind string
-
-// The kinds of changes, each with the durable frames that clients see of it.
-const (
-	// ChangeMessage appends Message to the history. A user's is a TEXT with
-	// metadata.role "user"; an assistant's is THINKING, TEXT and TOOL_CALL
-	// frames; a tool's is the TOOL_RESULT in Result; a system's shows nothing.
-	ChangeMessage ChangeKind = "message"
-	// ChangeFrame is a frame that is no message: START, PROGRESS, ERROR, META, END.
-	ChangeFrame ChangeKind = "frame"
-)
-
-// Change is one thing that a transition did.
-type Change struct {
-	Kind    ChangeKind        `json:"kind"`
-	Message *provider.Message `json:"message,omitempty"`
-	// Result is a tool message's TOOL_RESULT content, in msgpack.
-	Result frames.Raw `json:"result,omitempty"`
-	// Tool is the name of the tool whose result it is.
-	Tool string `json:"tool,omitempty"`
-	// Frame is the frame of a ChangeFrame, in msgpack.
-	Frame []byte `json:"frame,omitempty"`
+// New gives the state of a session before its first input. uid is a NUID that
+// call ids begin with.
+func New(key Key, uid string, now time.Time) State {
+	return State{
+		SessionID: key.SID, Caller: key.Caller, UID: uid,
+		Status: Idle, MaxTurns: DefaultMaxTurns, Created: now.UnixMilli(),
+	}
 }
 
-// Entry is one transition: what one revision of a session's key holds.
-type Entry struct {
-	// N counts a session's transitions 1, 2, 3 …
-	N uint64 `json:"n"`
-	// By is a nonce of this one write: after an unknown outcome it tells whether
-	// the write that stands is one's own.
-	By      string   `json:"by"`
-	Changes []Change `json:"changes,omitempty"`
-	State   State    `json:"state"`
+// Key gives the session's key.
+func (s *State) Key() Key { return Key{s.Caller, s.SessionID} }
+
+// Model gives the PARAM model, empty where the session is driven from outside.
+func (s *State) Model() string { return s.text(paramModel) }
+
+// text gives a parameter that is a string.
+func (s *State) text(param string) string {
+	var v string
+	if raw := s.Params[param]; raw != nil && json.Unmarshal(raw, &v) != nil {
+		return ""
+	}
+	return v
 }
 
-// Head is a session's newest entry and the revision it stands at.
-type Head struct {
-	Entry
-	Revision uint64
+// Work reports whether a loop has something to do: a turn runs, its model is on
+// the mesh, and it does not wait for somebody outside.
+func (s *State) Work() bool {
+	return (s.Status == Thinking || s.Status == Executing) && s.Model() != ""
+}
+
+// StreamID names the model request that comes next, on its live and its durable frames.
+func (s *State) StreamID() string { return fmt.Sprintf("%s-%d-%d", s.UID, s.Epoch, s.Round) }
+
+// CallID gives the id of the i-th call of the assistant message that the entry
+// being made holds.
+func (s *State) CallID(i int) string { return fmt.Sprintf("%s-%d-%d", s.UID, s.n, i) }
+
+// WireEncoding is that of the session's frames on wb.out.
+func (s *State) WireEncoding() frames.Encoding {
+	if s.Encoding == frames.JSON.String() {
+		return frames.JSON
+	}
+	return frames.Msgpack
+}
+
+// clone gives a copy that may be changed.
+func (s *State) clone() State {
+	c := *s
+	c.Params = maps.Clone(s.Params)
+	c.Queued = slices.Clone(s.Queued)
+	c.Pending = slices.Clone(s.Pending)
+	c.Seen = slices.Clone(s.Seen)
+	if s.Owner != nil {
+		owner := *s.Owner
+		c.Owner = &owner
+	}
+	return c
+}
+
+// pending gives the index of a pending call, -1 where there is none.
+func (s *State) pending(id string) int {
+	return slices.IndexFunc(s.Pending, func(c PendingCall) bool { return c.ID == id })
 }

@@ -52,7 +52,7 @@ func TestEvents(t *testing.T) {
 		{"mixed ends", "data: a\r\n\ndata: b\n\r\n", []string{"|a", "|b"}},
 		{"byte order mark", "\xef\xbb\xbfdata: a\n\n", []string{"|a"}},
 		{"mark later is data", "data: a\n\n\xef\xbb\xbfdata: b\n\n", []string{"|a"}},
-		{"empty data", "data:\n\ndata: a\n\n", []string{"|", "|a"}},
+		{"empty data", "data\n\ndata: a\n\n", []string{"|", "|a"}},
 		{"blank lines", "\n\n\r\n\ndata: a\n\n\n\n", []string{"|a"}},
 		{"not UTF-8", "data: \xc3\n\ndata: \xa4\n\n", []string{"|\xc3", "|\xa4"}},
 		{"zero byte", "data: \x00\n\n", []string{"|\x00"}},

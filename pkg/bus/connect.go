@@ -39,13 +39,9 @@ type Dial struct {
 // error is UNAVAILABLE where no server answers, DENIED where the server or the
 // seed file refuses the identity, VALIDATION_INPUT for a wrong field.
 func Connect(ctx context.Context, d Dial) (*Conn, error) {
-	opts, err := d.options()
+	nc, err := ConnectNATS(ctx, d)
 	if err != nil {
 		return nil, err
-	}
-	nc, err := connect(ctx, d.URL, opts)
-	if err != nil {
-		return nil, d.refused(err)
 	}
 	c, err := New(nc, d.Identity, WithPrefix(d.prefix()))
 	if err != nil {
@@ -54,6 +50,19 @@ func Connect(ctx context.Context, d Dial) (*Conn, error) {
 	}
 	c.closeNATS = nc.Close
 	return c, nil
+}
+
+// ConnectNATS makes the NATS connection alone, for [New]; errors as of [Connect].
+func ConnectNATS(ctx context.Context, d Dial) (*nats.Conn, error) {
+	opts, err := d.options()
+	if err != nil {
+		return nil, err
+	}
+	nc, err := connect(ctx, d.URL, opts)
+	if err != nil {
+		return nil, d.refused(err)
+	}
+	return nc, nil
 }
 
 func (d Dial) prefix() string {

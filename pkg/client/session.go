@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
-	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -210,4 +209,44 @@ func (r *reader) catchUp(ctx context.Context) ([]frames.Frame, error) {
 	}
 }
 
-var _ = bus.QueueLoop
+// Watch ranges over the frames of all sessions of the caller, live and durable,
+// from now on; each has the session's id in metadata.sessionId. Frames may be lost;
+// [Session.Frames] loses none. The range ends with an error when ctx ends.
+func (c *Client) Watch(ctx context.Context) iter.Seq2[frames.Frame, error] {
+	return func(yield func(frames.Frame, error) bool) {
+		in := make(chan *nats.Msg, maxUnread)
+		sub, err := c.conn.NATS().ChanSubscribe(c.conn.Out(c.Caller(), "*"), in)
+		if err != nil {
+			yield(frames.Frame{}, frames.NewError(frames.CodeUnavailable, "cannot watch: %w", err))
+			return
+		}
+		defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
+		for {
+			select {
+			case m := <-in:
+				if !c.watched(m, yield) {
+					return
+				}
+			case <-ctx.Done():
+				yield(frames.Frame{}, frames.AsError(context.Cause(ctx)))
+				return
+			}
+		}
+	}
+}
+
+func (c *Client) watched(m *nats.Msg, yield func(frames.Frame, error) bool) bool {
+	msg, err := frames.Decode(m.Data)
+	if err != nil {
+		return true // not ours
+	}
+	tokens := c.conn.Tokens(m.Subject)
+	for i := range msg.Frames {
+		f := msg.Frames[i]
+		f.Metadata.Set("sessionId", frames.Value(tokens[len(tokens)-1]))
+		if !yield(f, nil) {
+			return false
+		}
+	}
+	return true
+}

@@ -35,7 +35,14 @@ func readArchive(t *testing.T, name string) *archive {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(text)) {
+	p := parseArchive(string(text))
+	a.comment, a.files = p.comment, p.files
+	return a
+}
+
+func parseArchive(text string) *archive {
+	a := &archive{}
+	for line := range strings.Lines(text) {
 		switch name, ok := fileMark(line); {
 		case ok:
 			a.files = append(a.files, archiveFile{name: name})
@@ -107,19 +114,23 @@ func (a *archive) expect(t *testing.T, name, got string) {
 	}
 }
 
-// fromHex reads hex with line breaks and # comments.
 func fromHex(t *testing.T, text string) []byte {
 	t.Helper()
+	data, err := parseHex(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// parseHex reads hex with line breaks and # comments.
+func parseHex(text string) ([]byte, error) {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
 		b.WriteString(strings.TrimSpace(line))
 	}
-	data, err := hex.DecodeString(b.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return hex.DecodeString(b.String())
 }
 
 func toHex(data []byte) string {

@@ -39,7 +39,7 @@ func textOnly(s string) string {
 		return s
 	}
 	var b strings.Builder
-	for len(s) > 0 {
+	for s != "" {
 		r, size := utf8.DecodeRuneInString(s)
 		if r == utf8.RuneError && size == 1 {
 			fmt.Fprintf(&b, ` \x%02x`, s[0])

@@ -226,7 +226,7 @@ func TestToolChoice(t *testing.T) {
 		`none`: {Mode: provider.ChoiceNone}, `"none"`: {Mode: provider.ChoiceNone}, `{"type":"none"}`: {Mode: provider.ChoiceNone},
 		`required`: {Mode: provider.ChoiceRequired}, `{"type":"any"}`: {Mode: provider.ChoiceRequired}, `any`: {Mode: provider.ChoiceRequired},
 		`{"name":"f"}`: tool, `{"type":"function","function":{"name":"f"}}`: tool, `{"type":"tool","name":"f"}`: tool,
-		`{"type":"tool","toolName":"f"}`: tool, `{"mode":"tool","name":"f"}`: tool, ` {"name":"f"}`: tool,
+		`{"type":"tool","toolName":"f"}`: tool, `{"mode":"tool","name":"f"}`: tool, "\n" + `{"name":"f"}`: tool,
 	} {
 		got, err := provider.ParseToolChoice(text)
 		if err != nil || got != want {

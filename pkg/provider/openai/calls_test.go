@@ -218,7 +218,7 @@ func TestAnyCutGivesTheSameTurn(t *testing.T) {
 
 func cutAnywhere(rt *rapid.T, s string) []string {
 	var out []string
-	for len(s) > 0 {
+	for s != "" {
 		n := rapid.IntRange(1, len(s)).Draw(rt, "n")
 		n = min(n, rapid.IntRange(1, 40).Draw(rt, "most"))
 		out, s = append(out, s[:n]), s[n:]

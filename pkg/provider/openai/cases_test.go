@@ -34,7 +34,7 @@ func readCases(t *testing.T) []testCase {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close()
 	var out []testCase
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
@@ -69,7 +69,7 @@ var caseTests = map[string]func(*testing.T, testCase){
 // TestCases drives each case through HTTP.
 //
 // contract: B15
-func TestCases(t *testing.T) {
+func TestCases(t *testing.T) { //nolint:paralleltest // a case measures what is allocated
 	all := readCases(t)
 	passed := 0
 	for _, c := range all {

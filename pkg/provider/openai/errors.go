@@ -58,7 +58,8 @@ func (p *Provider) verdict(r *refusal, model string) *frames.Error {
 	case status >= 300 && status < 400:
 		return final(p.errorf(frames.CodeUnavailable, "the server redirects (%d)%s", status, said))
 	}
-	return final(p.errorf(frames.CodeValidationInput, "the server refused the request (%d)%s", r.effectiveStatus(), said)).WithReason("request_refused")
+	e := p.errorf(frames.CodeValidationInput, "the server refused the request (%d)%s", r.effectiveStatus(), said)
+	return final(e).WithReason("request_refused")
 }
 
 func transient(status int) bool {
@@ -164,9 +165,7 @@ func readRefusal(data []byte) *refusal {
 		Detail  text            `json:"detail"`
 		Choices json.RawMessage `json:"choices"`
 	}
-	if json.Unmarshal(data, &w) != nil {
-		return nil
-	}
+	_ = json.Unmarshal(data, &w) // what is no JSON object has none of the fields
 	switch raw := trim(w.Error); {
 	case len(raw) > 2 && raw[0] == '{':
 		return readErrorObject(raw)
@@ -259,8 +258,7 @@ func (p *Provider) ended(ctx context.Context) *frames.Error {
 	if errors.Is(cause, errSilent) {
 		return repeatable(p.errorf(frames.CodeTimeout, "nothing came from %s for %s", p.where(), p.cfg.IdleTimeout))
 	}
-	var own *frames.Error
-	if errors.As(cause, &own) {
+	if own, ok := errors.AsType[*frames.Error](cause); ok {
 		return own
 	}
 	return frames.AsError(ctx.Err())
@@ -269,8 +267,7 @@ func (p *Provider) ended(ctx context.Context) *frames.Error {
 // cause gives the innermost words of a transport error: the outer ones repeat
 // the URL.
 func (p *Provider) cause(err error) string {
-	var outer *url.Error
-	if errors.As(err, &outer) {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err
 	}
 	var dns *net.DNSError

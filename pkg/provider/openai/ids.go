@@ -1,6 +1,9 @@
 package openai
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+	"strings"
+)
 
 // maxCallID is the longest call id that OpenAI takes.
 const maxCallID = 40
@@ -12,7 +15,7 @@ const shortCallID = 9
 // so that calls and results, and all requests of a conversation, agree.
 func (c *Config) wireID(id string) string {
 	switch {
-	case c.ShortCallIDs && !(len(id) == shortCallID && alphanumeric(id)):
+	case c.ShortCallIDs && (len(id) != shortCallID || !alphanumeric(id)):
 		return digest(id, shortCallID)
 	case len(id) > maxCallID:
 		return "call_" + digest(id, 24)
@@ -21,17 +24,13 @@ func (c *Config) wireID(id string) string {
 }
 
 func alphanumeric(s string) bool {
-	for _, c := range []byte(s) {
-		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z') {
-			return false
-		}
-	}
-	return true
+	return strings.Trim(s, letters) == ""
 }
+
+const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // digest gives size letters and digits that stand for s; size is at most 32.
 func digest(s string, size int) string {
-	const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	sum := sha256.Sum256([]byte(s))
 	out := make([]byte, size)
 	for i := range out {

@@ -163,7 +163,10 @@ func manifest(base, text string) string {
 			}
 		}
 	case "package.json":
-		var p struct{ Name, Description string }
+		var p struct {
+			Name        string `json:"name"`
+			Description string `json:"description"`
+		}
 		if json.Unmarshal([]byte(text), &p) == nil && p.Name != "" {
 			return strings.TrimSuffix("declares the package "+plain(p.Name)+": "+plain(p.Description), ": ")
 		}

@@ -70,7 +70,10 @@ func (w *workspace) call(c provider.ToolCall) (text string, failed bool) {
 	if text, ok := w.fail[c.Name]; ok {
 		return text, true
 	}
-	var in struct{ Path, Command string }
+	var in struct {
+		Path    string `json:"path"`
+		Command string `json:"command"`
+	}
 	if err := json.Unmarshal([]byte(c.Arguments), &in); err != nil {
 		w.t.Fatal(err)
 	}

@@ -153,8 +153,7 @@ func readFile(files fs.FS, path string) ([]byte, error) {
 
 // unreadable says why without a path of the host.
 func unreadable(path string, err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err
 	}
 	return frames.NewError(frames.CodeUnavailable, "script %q cannot be read: %w", path, err)
