@@ -1,6 +1,7 @@
 package workspacetools
 
 import (
+	"cmp"
 	"path/filepath"
 	"strings"
 	"time"
@@ -21,6 +22,9 @@ type Workspace struct {
 
 // Config says which workspaces are served, and how.
 type Config struct {
+	// Identity is who the service connects as. Default: "local".
+	Identity string
+
 	// Workspaces, each with a name and a directory of its own. Required.
 	Workspaces []Workspace
 
@@ -51,6 +55,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
+	c.Identity = cmp.Or(c.Identity, "local")
 	if c.CommandTimeout == 0 {
 		c.CommandTimeout = workspace.DefaultTimeout
 	}

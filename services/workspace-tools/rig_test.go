@@ -75,8 +75,8 @@ func (r *rig) run(svc app.Service) (*instance, error) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	work, stopWork := context.WithCancelCause(context.Background())
-	nc := r.mesh.Connect(r.t, "local")
-	env := app.Env{Identity: "local", Prefix: r.mesh.Prefix(), NATS: nc, Log: slog.New(slog.DiscardHandler), Work: work}
+	nc := r.mesh.Connect(r.t, svc.Identity)
+	env := app.Env{Identity: svc.Identity, Prefix: r.mesh.Prefix(), NATS: nc, Log: slog.New(slog.DiscardHandler), Work: work}
 	alive := r.hearAlive()
 	ready, done := make(chan struct{}), make(chan struct{})
 	var err error

@@ -23,6 +23,7 @@ const drainLimit = time.Hour
 // the field, NOT_FOUND for a directory that is missing, DENIED for one with a
 // private folder or, without AllowRoot, where commands would run as root.
 func New(cfg Config) app.Service {
+	cfg = cfg.withDefaults()
 	run := func(ctx context.Context, env app.Env, ready func()) error {
 		s, err := open(cfg, env.Log)
 		if err != nil {
@@ -36,7 +37,7 @@ func New(cfg Config) app.Service {
 		err = s.serve(ctx, conn, env, ready)
 		return errors.Join(err, s.close())
 	}
-	return app.Service{Name: "workspace-tools", Stage: app.StageTools, Run: run}
+	return app.Service{Name: "workspace-tools", Stage: app.StageTools, Identity: cfg.Identity, Run: run}
 }
 
 // service is the workspaces of one instance.
@@ -47,7 +48,6 @@ type service struct {
 }
 
 func open(cfg Config, log *slog.Logger) (*service, error) {
-	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
