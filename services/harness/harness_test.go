@@ -301,6 +301,7 @@ func TestRestartKeepsSessions(t *testing.T) {
 			t.Errorf("state after the restart: %v", s)
 		}
 		again.must(frames.Text("two"))
+		synctest.Wait()
 		l.job()
 		l.take(s1)
 		l.answer(s1, "first")

@@ -33,21 +33,24 @@ func begin(t *testing.T, mesh *bustest.Mesh) (stop func()) {
 		Identity: "harness", Prefix: mesh.Prefix(), NATS: mesh.Connect(t, "harness"),
 		Log: slog.New(slog.DiscardHandler), Work: context.Background(),
 	}
-	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- harness.New(harness.Config{}).Run(ctx, env, func() { close(ready) }) }()
+	ready, done := make(chan struct{}), make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = harness.New(harness.Config{}).Run(ctx, env, func() { close(ready) })
+	}()
 	select {
 	case <-ready:
-	case err := <-done:
+	case <-done:
 		t.Fatalf("the harness did not start: %v", err)
 	}
-	stop = sync.OnceFunc(func() {
+	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if <-done; err != nil {
 			t.Errorf("the harness did not drain: %v", err)
 		}
 	})
-	t.Cleanup(stop)
-	return stop
+	return func() { cancel(); <-done }
 }
 
 // client is a caller with its readers.
