@@ -47,7 +47,7 @@ func (j *journal) take() []string {
 func (j *journal) worker(name string, stage app.Stage, drain time.Duration) app.Service {
 	return app.Service{Name: name, Stage: stage, Run: func(ctx context.Context, env app.Env, ready func()) error {
 		j.add("start %s", name)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		ready()
 		ready() // more calls do nothing
 		<-ctx.Done()
@@ -109,7 +109,7 @@ func TestStagesInOrder(t *testing.T) {
 			j.worker("entry", app.StageEntry, time.Second), j.worker("nats", app.StageNATS, 0),
 			j.worker("router", app.StageRouter, time.Second), j.worker("loop", app.StageLoop, time.Second),
 			j.worker("tools", app.StageTools, time.Second), j.worker("harness", app.StageHarness, time.Second))
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		want(t, "start", j.take(), []string{"start nats", "start harness", "start tools", "start router",
 			"start loop", "start entry", "all ready after 6s"})
 		r.signal()
@@ -127,7 +127,7 @@ func TestOneStageTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		r := begin(t, app.Config{}, j.worker("a", app.StageTools, 9*time.Second), j.worker("b", app.StageTools, 9*time.Second))
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		start := time.Now()
 		r.cancel() // the end of the context is as good as a signal
 		if err := <-r.result; err != nil {
@@ -143,7 +143,7 @@ func TestSoftStopIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		r := begin(t, app.Config{}, j.worker("entry", app.StageEntry, 15*time.Second), j.worker("router", app.StageRouter, 15*time.Second))
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		j.take()
 		start := time.Now()
 		r.signal()
@@ -159,7 +159,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		r := begin(t, app.Config{}, j.worker("entry", app.StageEntry, time.Hour), j.worker("router", app.StageRouter, time.Hour))
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		start := time.Now()
 		r.signal()
 		synctest.Wait()
@@ -234,7 +234,7 @@ func TestFailure(t *testing.T) {
 				var j journal
 				broken := app.Service{Name: "broken", Stage: app.StageRouter, Run: func(ctx context.Context, env app.Env, ready func()) error {
 					ready()
-					time.Sleep(time.Minute)
+					<-time.After(time.Minute)
 					return tt.run(ctx, env, ready)
 				}}
 				r := begin(t, app.Config{}, broken, j.worker("entry", app.StageEntry, time.Second), j.worker("harness", app.StageHarness, time.Second))
@@ -251,7 +251,7 @@ func TestFailureAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		broken := app.Service{Name: "broken", Stage: app.StageHarness, Run: func(context.Context, app.Env, func()) error {
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 			return frames.NewError(frames.CodeUnavailable, "no stream")
 		}}
 		bad := app.Service{Name: "bad", Stage: app.StageNATS, Run: func(ctx context.Context, _ app.Env, ready func()) error {

@@ -67,7 +67,7 @@ func layerRules() []Rule {
 		{
 			Name:   "examples-as-users",
 			Reason: "an example shows what any user of the module can write, so it imports what a user can",
-			find:   never(anyExample, anyInternal, anyService, anyCommand),
+			find:   notDirectly(anyExample, anyInternal, anyService, anyCommand),
 		},
 	}
 }
@@ -159,6 +159,25 @@ func importedOnlyBy(target string, allowed ...string) finder {
 		}
 		return found
 	}, allowed...)
+}
+
+// notDirectly lets packages import none of the targets themselves; what they
+// import may.
+func notDirectly(from string, targets ...string) finder {
+	return func(m *module) []Finding {
+		var found []Finding
+		for _, path := range m.own {
+			if !match(path, from) {
+				continue
+			}
+			for _, dep := range m.packages[path].Imports {
+				if match(dep, targets...) {
+					found = append(found, Finding{Place: path, Detail: "imports " + dep})
+				}
+			}
+		}
+		return found
+	}
 }
 
 // servicesApart lets a service import its own folder only.

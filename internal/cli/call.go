@@ -94,7 +94,7 @@ func (c *console) toolOutput(f frames.Frame) {
 func (c *console) printResult(res *frames.ToolResult) error {
 	if c.JSON {
 		f := frames.Result(res)
-		text, err := frames.ContentJSON(&f)
+		text, err := f.ContentJSON()
 		if err != nil {
 			return err
 		}

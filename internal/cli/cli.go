@@ -46,15 +46,17 @@ type commands struct {
 
 // globals are the flags that every command has.
 type globals struct {
-	NATS     string     `name:"nats" placeholder:"URL" help:"NATS server to use. Default: the mesh that runs on the state folder, else one started in this process." env:"WEAVEBUS_NATS"`
-	Nkey     string     `name:"nkey" placeholder:"FILE" help:"File with the nkey seed of the identity. Default: that of the state folder." env:"WEAVEBUS_NKEY"`
-	As       string     `name:"as" placeholder:"CALLER" help:"Caller to speak as." default:"me" env:"WEAVEBUS_AS"`
-	Prefix   string     `name:"prefix" help:"Prefix of the mesh's subjects." default:"wb" env:"WEAVEBUS_PREFIX"`
-	Mesh     string     `name:"mesh" help:"Name of the mesh: it chooses the state folder." default:"default" env:"WEAVEBUS_MESH"`
-	State    string     `name:"state" placeholder:"DIR" help:"State folder. Default: $XDG_STATE_HOME/weavebus/MESH, or ~/.local/state/weavebus/MESH." env:"WEAVEBUS_STATE"`
-	Config   string     `name:"config" placeholder:"FILE" help:"YAML file with flags by their names. Default: $XDG_CONFIG_HOME/weavebus/config.yaml, if it is there." env:"WEAVEBUS_CONFIG"`
-	JSON     bool       `name:"json" help:"Print for machines: one JSON value, or one a line." env:"WEAVEBUS_JSON"`
-	LogLevel string     `name:"log-level" help:"Log at this level and above (debug, info, warn, error)." enum:"debug,info,warn,error" default:"warn" env:"WEAVEBUS_LOG_LEVEL"`
+	models `group:"Models"`
+
+	NATS     string `name:"nats" placeholder:"URL" help:"NATS server to use. Default: the mesh that runs on the state folder, else one started in this process." env:"WEAVEBUS_NATS"`
+	Nkey     string `name:"nkey" placeholder:"FILE" help:"File with the nkey seed of the identity. Default: that of the state folder." env:"WEAVEBUS_NKEY"`
+	As       string `name:"as" placeholder:"CALLER" help:"Caller to speak as." default:"me" env:"WEAVEBUS_AS"`
+	Prefix   string `name:"prefix" help:"Prefix of the mesh's subjects." default:"wb" env:"WEAVEBUS_PREFIX"`
+	Mesh     string `name:"mesh" help:"Name of the mesh: it chooses the state folder." default:"default" env:"WEAVEBUS_MESH"`
+	State    string `name:"state" placeholder:"DIR" help:"State folder. Default: $XDG_STATE_HOME/weavebus/MESH, or ~/.local/state/weavebus/MESH." env:"WEAVEBUS_STATE"`
+	Config   string `name:"config" placeholder:"FILE" help:"YAML file with flags by their names. Default: $XDG_CONFIG_HOME/weavebus/config.yaml, if it is there." env:"WEAVEBUS_CONFIG"`
+	JSON     bool   `name:"json" help:"Print for machines: one JSON value, or one a line." env:"WEAVEBUS_JSON"`
+	LogLevel string `name:"log-level" help:"Log at this level and above (debug, info, warn, error)." enum:"debug,info,warn,error" default:"warn" env:"WEAVEBUS_LOG_LEVEL"`
 }
 
 // console is what a command talks to.
@@ -99,7 +101,7 @@ func (c *console) main(args []string) (code int) {
 	c.globals = &grammar.globals
 	files, err := configFiles(args)
 	if err != nil {
-		return c.fail(err)
+		return c.usage(err)
 	}
 	parser, err := kong.New(&grammar, kong.Name("weavebus"), kong.Writers(c.out, c.err),
 		kong.Description("A message-bus mesh for the tools of LLM agents."),

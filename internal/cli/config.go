@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,8 +11,6 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
-
-	"github.com/weavebus/weavebus/pkg/frames"
 )
 
 // fileResolver gives flags the values of a configuration file. Flags on the
@@ -96,8 +95,9 @@ func readConfig(path string, optional bool) (*fileResolver, error) {
 	return r, nil
 }
 
+// badConfig is wrong use, like a wrong flag.
 func badConfig(path string, err error) error {
-	return frames.NewError(frames.CodeValidationInput, "configuration file %s: %w", path, err).WithReason("bad_config")
+	return fmt.Errorf("configuration file %s: %w", path, err)
 }
 
 // Validate refuses keys that are no flag.
@@ -115,7 +115,7 @@ func (r *fileResolver) Validate(app *kong.Application) error {
 	collect(app.Node)
 	for key := range r.values {
 		if !known[key] {
-			return badConfig(r.path, frames.NewError(frames.CodeValidationInput, "there is no flag %q", key))
+			return badConfig(r.path, fmt.Errorf("there is no flag %q", key))
 		}
 	}
 	return nil

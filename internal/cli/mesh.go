@@ -80,7 +80,7 @@ func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
 		if conn := c.join(ctx, state); conn != nil {
 			return &mesh{client: client.New(conn)}, nil
 		}
-		h, err := c.startHost(ctx, state, 0, nil)
+		h, err := c.startOwn(ctx, state)
 		if err == nil {
 			return c.hosted(h)
 		}
@@ -94,8 +94,22 @@ func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
 	}
 }
 
+// startOwn starts a mesh for this command, on any free port.
+func (c *console) startOwn(ctx context.Context, state string) (*host, error) {
+	services, err := (&roleConfig{models: c.models, environ: environ()}).services(meshRoles...)
+	if err != nil {
+		return nil, err
+	}
+	return c.startHost(ctx, state, hostConfig{services: services})
+}
+
 func (c *console) hosted(h *host) (*mesh, error) {
-	conn, err := h.connect(c.As)
+	nc, err := inProcess(h.server, c.As)
+	if err != nil {
+		h.stop()
+		return nil, err
+	}
+	conn, err := bus.New(nc, c.As, bus.WithPrefix(c.Prefix))
 	if err != nil {
 		h.stop()
 		return nil, err
@@ -170,14 +184,22 @@ func (c *console) workspaceDir(flag, state string) (string, error) {
 // checkWorkspace refuses a folder that would show the tools our own keys and
 // configuration.
 func checkWorkspace(dir, state string) error {
-	for _, private := range []string{state, configHome()} {
-		if private != "" && (within(private, dir) || within(dir, private)) {
+	for _, folder := range private(state) {
+		if within(folder, dir) || within(dir, folder) {
 			return frames.NewError(frames.CodeDenied,
-				"workspace %s and %s must not contain one another: tools could read keys there; choose another workspace, or another --state", dir, private).
+				"workspace %s and %s must not contain one another: tools could read keys there; choose another workspace, or another --state", dir, folder).
 				WithReason("workspace_holds_state")
 		}
 	}
 	return nil
+}
+
+// private lists the folders that no workspace may touch.
+func private(state string) []string {
+	if home := configHome(); home != "" {
+		return []string{state, home}
+	}
+	return []string{state}
 }
 
 // within reports whether path is dir or lies in it, links resolved as far as

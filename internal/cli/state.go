@@ -75,3 +75,6 @@ func removeMeshFile(dir string) error {
 	}
 	return nil
 }
+
+// environ gives the process's environment, for commands to pick from.
+func environ() []string { return os.Environ() }

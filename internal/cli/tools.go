@@ -87,7 +87,7 @@ func (c *console) printTools(tools []client.Tool) error {
 
 func toolJSON(t *client.Tool) (json.RawMessage, error) {
 	f := frames.Description(t.Declaration)
-	text, err := frames.ContentJSON(&f)
+	text, err := f.ContentJSON()
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func toolJSON(t *client.Tool) (json.RawMessage, error) {
 		Instances int           `json:"instances"`
 		Workspace []string      `json:"workspaces,omitempty"`
 		Refused   *frames.Error `json:"refused,omitempty"`
-	}{stateOf(t), t.Instances, t.Workspaces, t.Refused})
+	}{stateOf(t), t.Instances, t.Workspaces(), t.Refused})
 	if err != nil {
 		return nil, frames.NewError(frames.CodeInternal, "cannot print: %w", err)
 	}

@@ -228,7 +228,7 @@ func TestWorkspacesHaveOwners(t *testing.T) {
 	inBubble(t, dispatch.Config{}, func(t *testing.T, w *world) {
 		for _, name := range []string{"one", "two"} {
 			d := echo
-			d.Keys = []string{name, dispatch.PathKey("/srv/" + name)}
+			d.Keys = []string{name, frames.PathKey("/srv/" + name)}
 			w.serve("i-"+name, d, ok(name))
 		}
 		for _, c := range []struct{ workspace, by string }{{"one", "one"}, {"two", "two"}, {"/srv/two", "two"}} {

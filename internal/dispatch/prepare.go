@@ -2,8 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
 	"slices"
@@ -65,17 +63,17 @@ func (d *Dispatcher) callable() []string {
 }
 
 func (d *Dispatcher) checkArguments(decl *frames.Declaration, args json.RawMessage) error {
-	s, err := d.reg.Schemas().Arguments(decl.Schema)
+	s, err := d.reg.Arguments(decl)
 	if err != nil {
-		return frames.AsError(err)
+		return err
 	}
 	return s.Validate(args)
 }
 
 func (d *Dispatcher) checkOutput(decl *frames.Declaration, result json.RawMessage) error {
-	s, err := d.reg.Schemas().Compile(decl.OutputSchema)
+	s, err := d.reg.Output(decl)
 	if err != nil {
-		return frames.AsError(err)
+		return err
 	}
 	return s.ValidateOutput(result)
 }
@@ -100,15 +98,9 @@ func workspaceKey(t *registry.Tool, workspace string) (string, error) {
 	return "", noWorkspace(workspace, owners)
 }
 
-// PathKey is the key under which an instance announces the root of a workspace.
-func PathKey(root string) string {
-	sum := sha256.Sum256([]byte(filepath.Clean(root)))
-	return "path:" + hex.EncodeToString(sum[:])
-}
-
 // pathOwner accepts an absolute path if exactly one live owner has that root.
 func pathOwner(t *registry.Tool, path string, owners []string) (string, error) {
-	key, n := PathKey(path), 0
+	key, n := frames.PathKey(path), 0
 	for _, s := range t.Instances {
 		if slices.Contains(s.Keys, key) {
 			n++

@@ -121,7 +121,7 @@ var subscribing = []access{
 	{"wb.out.alice.*", "alice observer"},
 	{"wb.own.me.*", "me"},
 	{"wb.own.alice.*", "alice"},
-	{"wb.announce.>", "observer"},
+	{"wb.announce.>", "observer " + dispatchers},
 	{"wb.inst.local.i1.*", "local"},
 	{"wb.inst.loop.i1", "loop"},
 	{"wb.inst.>", ""},

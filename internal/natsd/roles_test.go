@@ -43,11 +43,11 @@ func takeJob(t *testing.T, m *bustest.Mesh) {
 		t.Fatal(err)
 	}
 	job := next(t, c)
-	time.Sleep(4 * time.Second) // virtual: most of the ack wait
+	<-time.After(4 * time.Second) // virtual: most of the ack wait
 	if err := job.InProgress(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(4 * time.Second)
+	<-time.After(4 * time.Second)
 	if err := job.NakWithDelay(time.Second); err != nil {
 		t.Fatal(err)
 	}

@@ -254,3 +254,34 @@ func (s *Server) stop() error {
 	s.nats.WaitForShutdown()
 	return s.lock.Unlock()
 }
+
+// Guests counts the clients that are connected from other processes.
+func (s *Server) Guests() int {
+	list, err := s.nats.Connz(&server.ConnzOptions{Limit: maxGuests})
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, c := range list.Conns {
+		if c.Port != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+const maxGuests = 1 << 16
+
+// InUse reports whether a server runs on a state folder, in any process.
+func InUse(stateDir string) bool {
+	lock := flock.New(filepath.Join(stateDir, "natsd.lock"), flock.SetPermissions(0o600))
+	held, err := lock.TryLock()
+	if err != nil {
+		return false
+	}
+	if !held {
+		return true
+	}
+	_ = lock.Unlock() // it was ours for a moment
+	return false
+}

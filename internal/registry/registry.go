@@ -58,7 +58,7 @@ func New(conn *bus.Conn, cfg Config) *Registry {
 		cfg.Prefix = bus.DefaultPrefix
 	}
 	if cfg.Schemas == nil {
-		cfg.Schemas = schema.NewCache()
+		cfg.Schemas = &schema.Cache{}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -71,9 +71,6 @@ func (r *Registry) OnChange(f func(tool string)) { r.cat.onChange = append(r.cat
 
 // OnGone calls f when an instance is gone. Before Run only; f must not block.
 func (r *Registry) OnGone(f func(Instance)) { r.cat.onGone = append(r.cat.onGone, f) }
-
-// Schemas gives the cache that the registry compiles with.
-func (r *Registry) Schemas() *schema.Cache { return r.cfg.Schemas }
 
 // Get gives a tool as it stands, or nil.
 func (r *Registry) Get(name string) *Tool { return r.cat.get(name) }
@@ -295,6 +292,27 @@ func (r *Registry) miss(name string) (m *miss, first bool) {
 	return m, true
 }
 
+// Arguments gives the schema of a tool's arguments, compiled.
+func (r *Registry) Arguments(d *frames.Declaration) (*schema.Schema, error) {
+	s, err := r.cfg.Schemas.Compile(d.Schema)
+	if err == nil {
+		err = s.ForArguments()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.Named(d.Name), nil
+}
+
+// Output gives the schema of a tool's results, compiled.
+func (r *Registry) Output(d *frames.Declaration) (*schema.Schema, error) {
+	s, err := r.cfg.Schemas.Compile(d.OutputSchema)
+	if err != nil {
+		return nil, err
+	}
+	return s.Named(d.Name), nil
+}
+
 // Check says why a tool cannot be called: its declaration is refused as a
 // conflict, or its schema does not compile; nil where it can. Schemas are compiled
 // here, not when they are announced.
@@ -302,9 +320,9 @@ func (r *Registry) Check(t *Tool) *frames.Error {
 	if t.Refused != nil {
 		return t.Refused
 	}
-	_, err := r.cfg.Schemas.Arguments(t.Schema)
+	_, err := r.Arguments(t.Declaration)
 	if err == nil && t.OutputSchema != nil {
-		_, err = r.cfg.Schemas.Compile(t.OutputSchema)
+		_, err = r.Output(t.Declaration)
 	}
 	return frames.AsError(err)
 }

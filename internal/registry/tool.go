@@ -2,7 +2,6 @@ package registry
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -41,25 +40,21 @@ type Served struct {
 	Keys []string
 }
 
-// pathKey begins the key of a workspace's root directory.
-const pathKey = "path:"
-
 // Owns reports whether the instance serves calls for the key.
 func (s *Served) Owns(key string) bool { return len(s.Keys) == 0 || slices.Contains(s.Keys, key) }
 
 // Owners gives the names that live instances own, sorted; nil where the tool
 // needs none.
-func (t *Tool) Owners() []string {
-	var names []string
+func (t *Tool) Owners() []string { return slices.DeleteFunc(t.Keys(), frames.IsPathKey) }
+
+// Keys gives all keys that live instances own, sorted: names and roots.
+func (t *Tool) Keys() []string {
+	var keys []string
 	for _, s := range t.Instances {
-		for _, k := range s.Keys {
-			if !strings.HasPrefix(k, pathKey) {
-				names = append(names, k)
-			}
-		}
+		keys = append(keys, s.Keys...)
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // Callable reports whether a call could be dispatched now.

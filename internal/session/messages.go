@@ -7,26 +7,14 @@ import (
 	"github.com/weavebus/weavebus/pkg/provider"
 )
 
-// ToolMessage gives what a model sees of a TOOL_RESULT's content: its parts,
-// else the text of [frames.ToolResult.ForModel].
+// ToolMessage gives what a model sees of a TOOL_RESULT's content.
 func ToolMessage(callID string, content frames.Raw) provider.Message {
-	m := provider.Message{Role: provider.RoleTool, ToolCallID: callID}
 	f := frames.NewFrame(frames.TypeToolResult, content)
 	r, err := f.Result()
 	if err != nil {
 		r = &frames.ToolResult{Err: frames.AsError(err)}
 	}
-	m.IsError = r.Err != nil
-	if len(r.Parts) == 0 {
-		m.Text = r.ForModel()
-		return m
-	}
-	for _, p := range r.Parts {
-		m.Parts = append(m.Parts, provider.Part{
-			Type: provider.PartType(p.Type), Text: p.Text, MediaType: p.MediaType, Data: p.Data, URI: p.URI, Name: p.Name,
-		})
-	}
-	return m
+	return provider.ToolMessage(callID, r)
 }
 
 // Messages gives what an entry appends to the history, results in the order

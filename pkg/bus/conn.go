@@ -49,6 +49,8 @@ type Conn struct {
 	identity string
 	inbox    *inbox
 	counters counters
+	// closeNATS is set where the NATS connection is the Conn's own.
+	closeNATS func()
 }
 
 // Option sets up a Conn.
@@ -85,9 +87,14 @@ func New(nc *nats.Conn, identity string, opts ...Option) (*Conn, error) {
 	return c, err
 }
 
-// Close gives up the connection's inbox: open exchanges get no more answers.
-// It does not close the NATS connection.
-func (c *Conn) Close() { c.inbox.close() }
+// Close gives up the connection's inbox: open exchanges get no more answers. It
+// closes the NATS connection only where [Connect] made it.
+func (c *Conn) Close() {
+	c.inbox.close()
+	if c.closeNATS != nil {
+		c.closeNATS()
+	}
+}
 
 // NATS gives the connection beneath.
 func (c *Conn) NATS() *nats.Conn { return c.nc }

@@ -29,6 +29,7 @@ type Request struct {
 	mu    sync.Mutex
 	seq   uint64
 	ended bool
+	tick  *Ask
 }
 
 // Caller gives the token that proves who asks, on subjects that have one.
@@ -67,6 +68,9 @@ func (r *Request) Send(fs ...frames.Frame) error {
 	if err != nil {
 		r.ended = false
 		r.seq -= uint64(len(fs))
+	}
+	if r.ended {
+		r.stopTick()
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -139,10 +140,16 @@ type Tool struct {
 	*frames.Declaration
 	// Instances is how many processes serve it now.
 	Instances int
-	// Workspaces are the names that its instances own.
-	Workspaces []string
+	// Owned are the keys that its instances own: names of workspaces, and their
+	// roots as frames.PathKey gives them.
+	Owned []string
 	// Refused says why it cannot be called; nil where it can.
 	Refused *frames.Error
+}
+
+// Workspaces gives the names of the workspaces that its instances own.
+func (t *Tool) Workspaces() []string {
+	return slices.DeleteFunc(slices.Clone(t.Owned), frames.IsPathKey)
 }
 
 // Tools lists the tools that the caller may see.
@@ -186,9 +193,9 @@ func toolFrom(f *frames.Frame) (Tool, error) {
 		return Tool{}, err
 	}
 	t := Tool{Declaration: d, Instances: int(f.Metadata.Int("instances"))}
-	for w := range f.Metadata.Get("workspaces").Items() {
-		name, _ := w.Text()
-		t.Workspaces = append(t.Workspaces, name)
+	for key := range f.Metadata.Get("keys").Items() {
+		name, _ := key.Text()
+		t.Owned = append(t.Owned, name)
 	}
 	if e := f.Metadata.Get("refused"); e != nil {
 		t.Refused = frames.ErrorFrom(e)

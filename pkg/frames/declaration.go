@@ -1,10 +1,13 @@
 package frames
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"regexp"
+	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,6 +22,10 @@ const (
 	MaxTimeout = time.Hour
 	// DefaultConcurrency is how many calls of a tool an SDK instance runs at once.
 	DefaultConcurrency = 16
+	// DefaultMaxBytes and DefaultMaxLines bound the text that a model sees of a
+	// result.
+	DefaultMaxBytes = 50 << 10
+	DefaultMaxLines = 2000
 	// DefaultSchema is the schema of a tool that declares none.
 	DefaultSchema = `{"type":"object","properties":{},"required":[]}`
 )
@@ -35,6 +42,13 @@ const (
 	Sequential = "sequential"
 )
 
+// Ends of an output that is over its limits that are kept.
+const (
+	RetainHead = "head"
+	RetainTail = "tail"
+	RetainBoth = "both"
+)
+
 // Annotations are what a tool says of its effects.
 type Annotations struct {
 	ReadOnly             bool `json:"readOnly,omitempty"`
@@ -45,7 +59,8 @@ type Annotations struct {
 	RequiresConfirmation bool `json:"requiresConfirmation,omitempty"`
 }
 
-// OutputLimits bound the text that a model sees of a result.
+// OutputLimits bound the text that a model sees of a result. Zero fields are
+// DefaultMaxBytes, DefaultMaxLines and RetainHead.
 type OutputLimits struct {
 	MaxBytes int    `json:"maxBytes,omitempty"`
 	MaxLines int    `json:"maxLines,omitempty"`
@@ -83,15 +98,26 @@ type Declaration struct {
 	Concurrency  int          `json:"concurrency,omitempty"`
 	Keys         []string     `json:"keys,omitempty"`
 	OutputLimits OutputLimits `json:"outputLimits"`
-	// Extra holds further fields that an application added; they are kept.
-	Extra Fields `json:"-"`
+	// Extra holds further fields that an application added, ExtraAnnotations
+	// those of the annotations; they are kept.
+	Extra            Fields `json:"-"`
+	ExtraAnnotations Fields `json:"-"`
 }
 
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+const namePattern = "^[A-Za-z0-9_-]{1,64}$"
 
 // ValidName reports whether s may be a tool's name, a call id, a caller, an
 // identity, an instance or a session: ^[A-Za-z0-9_-]{1,64}$.
-func ValidName(s string) bool { return namePattern.MatchString(s) }
+func ValidName(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return 1 <= len(s) && len(s) <= 64
+}
 
 // Timeout gives the time a call may run: the default where none is declared,
 // MaxTimeout where it is 0 or above that.
@@ -108,38 +134,70 @@ func (d *Declaration) Timeout() time.Duration {
 // ReplaySafe reports whether a call may run again after it was interrupted.
 func (d *Declaration) ReplaySafe() bool { return d.Replay == ReplaySafe }
 
-// Check refuses a declaration whose name or size breaks the protocol, and
+// Encoding gives the encoding in which the tool is called: JSON where it speaks
+// nothing else.
+func (d *Declaration) Encoding() Encoding {
+	if len(d.Encodings) > 0 && !slices.Contains(d.Encodings, Msgpack.String()) && slices.Contains(d.Encodings, JSON.String()) {
+		return JSON
+	}
+	return Msgpack
+}
+
+// Check refuses a declaration whose name, size or words break the protocol, and
 // fills the defaults of the fields that were left out. Whether the schema
 // compiles is not checked here.
 func (d *Declaration) Check() error {
 	if !ValidName(d.Name) {
-		return NewError(CodeValidationInput, "invalid tool name %q: it must match %s", shorten(d.Name), namePattern)
+		return declarationError("/name", fmt.Sprintf("invalid tool name %q: it must match %s", shorten(d.Name), namePattern))
 	}
-	if len(d.Description) > MaxDescription {
-		return NewError(CodeTooLarge, "description of tool %s is %d bytes, the limit is %d", d.Name, len(d.Description), MaxDescription)
-	}
-	if n := max(len(d.Schema), len(d.OutputSchema)); n > MaxSchema {
-		return NewError(CodeTooLarge, "schema of tool %s is %d bytes, the limit is %d", d.Name, n, MaxSchema)
+	for _, size := range []struct {
+		path     string
+		n, limit int
+	}{
+		{"/description", len(d.Description), MaxDescription},
+		{"/schema", len(d.Schema), MaxSchema},
+		{"/outputSchema", len(d.OutputSchema), MaxSchema},
+	} {
+		if size.n > size.limit {
+			e := NewError(CodeTooLarge, "tool %s: %s is %d bytes, the limit is %d", d.Name, size.path[1:], size.n, size.limit)
+			e.Issues = []Issue{{Path: size.path, Message: "too large"}}
+			return e
+		}
 	}
 	d.fillDefaults()
+	return d.checkWords()
+}
+
+func (d *Declaration) checkWords() error {
+	if d.Protocol != Version {
+		return declarationError("/protocol", fmt.Sprintf("is %d, only %d is spoken", d.Protocol, Version))
+	}
+	for _, w := range []struct {
+		path, word string
+		known      []string
+	}{
+		{"/replay", d.Replay, []string{ReplayUnsafe, ReplaySafe}},
+		{"/executionMode", d.ExecutionMode, []string{Parallel, Sequential}},
+		{"/outputLimits/retain", d.OutputLimits.Retain, []string{RetainHead, RetainTail, RetainBoth}},
+	} {
+		if !slices.Contains(w.known, w.word) {
+			return declarationError(w.path, fmt.Sprintf("is %q, want one of %s", shorten(w.word), strings.Join(w.known, ", ")))
+		}
+	}
 	return nil
 }
 
 func (d *Declaration) fillDefaults() {
-	set := func(s *string, def string) {
-		if *s == "" {
-			*s = def
-		}
-	}
-	set(&d.Description, "Tool: "+d.Name)
-	set(&d.Version, "0.0.0")
-	set(&d.Replay, ReplayUnsafe)
-	set(&d.ExecutionMode, Parallel)
-	if len(strings.TrimSpace(string(d.Schema))) == 0 {
+	d.Description = cmp.Or(d.Description, "Tool: "+d.Name)
+	d.Version = cmp.Or(d.Version, "0.0.0")
+	d.Replay = cmp.Or(d.Replay, ReplayUnsafe)
+	d.ExecutionMode = cmp.Or(d.ExecutionMode, Parallel)
+	d.Protocol = cmp.Or(d.Protocol, Version)
+	d.OutputLimits.MaxBytes = cmp.Or(d.OutputLimits.MaxBytes, DefaultMaxBytes)
+	d.OutputLimits.MaxLines = cmp.Or(d.OutputLimits.MaxLines, DefaultMaxLines)
+	d.OutputLimits.Retain = cmp.Or(d.OutputLimits.Retain, RetainHead)
+	if len(trimSpace(d.Schema)) == 0 {
 		d.Schema = json.RawMessage(DefaultSchema)
-	}
-	if d.Protocol == 0 {
-		d.Protocol = Version
 	}
 	if d.TimeoutMs == nil {
 		ms := DefaultTimeout.Milliseconds()
@@ -147,9 +205,11 @@ func (d *Declaration) fillDefaults() {
 	}
 }
 
-// SetDigest computes the digest: of all that callers can rely on, not of who serves it.
+// SetDigest computes the digest: of all that callers can rely on, not of who
+// serves it. Fields that were left out count as their defaults.
 func (d *Declaration) SetDigest() {
 	c := *d
+	c.fillDefaults()
 	c.Digest, c.Service, c.Identity, c.Instance, c.Keys = "", "", "", "", nil
 	sum := sha256.Sum256(c.Raw())
 	d.Digest = hex.EncodeToString(sum[:16])
@@ -157,16 +217,26 @@ func (d *Declaration) SetDigest() {
 
 // Raw gives the declaration as a DESCRIPTION's content.
 func (d *Declaration) Raw() Raw {
-	var c Fields
-	for k, v := range Value(*d).Pairs() {
-		c = append(c, Field{k, v})
+	type plain Declaration // without MarshalJSON
+	c := Value(plain(*d)).Fields()
+	if len(d.ExtraAnnotations) > 0 {
+		c.Set("annotations", append(c.Get("annotations").Fields(), d.ExtraAnnotations...).Raw())
 	}
 	c.Set("schemaJson", Value(string(d.Schema)))
 	if d.OutputSchema != nil {
 		c.Set("outputSchemaJson", Value(string(d.OutputSchema)))
 	}
-	return append(c, d.Extra...).Raw()
+	for _, x := range d.Extra {
+		if c.Get(x.Key) == nil {
+			c = append(c, x)
+		}
+	}
+	return c.Raw()
 }
+
+// MarshalJSON writes the declaration as in a JSON frame: schemas stand there as
+// they are.
+func (d Declaration) MarshalJSON() ([]byte, error) { return contentJSON(d.Raw()) }
 
 // Description makes the DESCRIPTION of a tool.
 func Description(d *Declaration, opts ...Option) Frame {
@@ -175,45 +245,15 @@ func Description(d *Declaration, opts ...Option) Frame {
 	return f
 }
 
-// DeclarationFrom reads a declaration's content and checks it with
-// [Declaration.Check]. Fields it does not know go to Extra.
-func DeclarationFrom(c Raw) (*Declaration, error) {
-	known, extra := splitDeclaration(c)
-	d := &Declaration{Extra: extra}
-	text, err := known.Raw().JSON()
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(text, d); err != nil {
-		return nil, NewError(CodeValidationInput, "unreadable tool declaration: %w", err)
-	}
-	var ferr *Error
-	if d.Schema, ferr = payload(c, "schema"); ferr == nil {
-		d.OutputSchema, ferr = payload(c, "outputSchema")
-	}
-	if ferr != nil {
-		return nil, ferr.recode(CodeValidationInput)
-	}
-	return d, d.Check()
+// pathKey begins the key of a workspace's root.
+const pathKey = "path:"
+
+// PathKey gives the key that an instance announces beside a workspace's name:
+// by it an absolute path finds its owner, and does not travel itself.
+func PathKey(root string) string {
+	sum := sha256.Sum256([]byte(filepath.Clean(root)))
+	return pathKey + hex.EncodeToString(sum[:])
 }
 
-// declarationKeys are the keys of PROTOCOL section 4 that Declaration holds.
-var declarationKeys = map[string]bool{
-	"name": true, "title": true, "description": true, "version": true, "digest": true, "service": true,
-	"identity": true, "instance": true, "protocol": true, "encodings": true, "capabilities": true,
-	"annotations": true, "transactional": true, "reversible": true, "timeoutMs": true, "idleTimeoutMs": true,
-	"retries": true, "replay": true, "executionMode": true, "lockKey": true, "concurrency": true,
-	"keys": true, "outputLimits": true,
-}
-
-func splitDeclaration(c Raw) (known, extra Fields) {
-	for k, v := range c.Pairs() {
-		switch {
-		case declarationKeys[k]:
-			known = append(known, Field{k, v})
-		case !isPayload(k) && k != "schema" && k != "outputSchema":
-			extra = append(extra, Field{k, v})
-		}
-	}
-	return known, extra
-}
+// IsPathKey tells such a key from a name.
+func IsPathKey(key string) bool { return strings.HasPrefix(key, pathKey) }

@@ -1,12 +1,6 @@
 package frames
 
-import (
-	"encoding/binary"
-	"encoding/json"
-	"math"
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Append writes frames back to back in the encoding and gives the longer slice.
 // The error is BAD_FRAME for a JSON message that cannot say a value (NaN, an
@@ -25,298 +19,101 @@ func Append(dst []byte, enc Encoding, fs ...*Frame) ([]byte, error) {
 func Encode(enc Encoding, fs ...*Frame) ([]byte, error) {
 	n := 0
 	for _, f := range fs {
-		n += 160 + len(f.Content) + len(f.Value)
+		n += f.size()
 	}
 	return Append(make([]byte, 0, n), enc, fs...)
 }
 
-func appendFrame(b []byte, f *Frame) []byte {
-	head := len(b)
-	b = append(b, 0xde, 0, 0)
+// size gives about how long the frame is in msgpack, seldom less.
+func (f *Frame) size() int {
+	const names, numbers = 96, 64
+	n := names + numbers + len(f.Type) + len(f.ID) + len(f.StreamID) + len(f.ToolCallID) + len(f.Name) + len(f.Key)
+	return n + len(f.Value) + len(f.Content) + f.Metadata.size() + f.Extra.size()
+}
+
+func (fs Fields) size() int {
 	n := 0
-	str := func(key, v string) {
-		if v != "" {
-			b, n = appendString(appendString(b, key), v), n+1
-		}
-	}
-	num := func(key string, v uint64) {
-		if v != 0 {
-			b, n = appendUint(appendString(b, key), v), n+1
-		}
-	}
-	raw := func(key string, v Raw) {
-		if len(v) != 0 {
-			b, n = append(appendString(b, key), v...), n+1
-		}
-	}
-	num("v", Version)
-	str("type", string(f.Type))
-	str("id", f.ID)
-	if f.TS != 0 {
-		b, n = appendFloat(appendString(b, "ts"), float64(f.TS)), n+1
-	}
-	str("streamId", f.StreamID)
-	num("seq", f.Seq)
-	num("entry", f.Entry)
-	num("part", uint64(f.Part))
-	if f.Last {
-		raw("last", Raw{0xc3})
-	}
-	num("epoch", f.Epoch)
-	str("toolCallId", f.ToolCallID)
-	str("name", f.Name)
-	str("key", f.Key)
-	raw("value", f.Value)
-	raw("content", f.Content)
-	if len(f.Metadata) != 0 {
-		b, n = f.Metadata.append(appendString(b, "metadata")), n+1
-	}
-	for _, x := range f.Extra {
-		raw(x.Key, x.Value)
-	}
-	binary.BigEndian.PutUint16(b[head+1:], uint16(n))
-	return b
-}
-
-func appendString(b []byte, s string) []byte {
-	if strings.ToValidUTF8(s, "") != s {
-		s = strings.ToValidUTF8(s, "\uFFFD")
-	}
-	switch n := len(s); {
-	case n < 32:
-		b = append(b, 0xa0|byte(n))
-	case n < 1<<8:
-		b = append(b, 0xd9, byte(n))
-	case n < 1<<16:
-		b = binary.BigEndian.AppendUint16(append(b, 0xda), uint16(n))
-	default:
-		b = binary.BigEndian.AppendUint32(append(b, 0xdb), uint32(n))
-	}
-	return append(b, s...)
-}
-
-func appendBin(b, v []byte) []byte {
-	switch n := len(v); {
-	case n < 1<<8:
-		b = append(b, 0xc4, byte(n))
-	case n < 1<<16:
-		b = binary.BigEndian.AppendUint16(append(b, 0xc5), uint16(n))
-	default:
-		b = binary.BigEndian.AppendUint32(append(b, 0xc6), uint32(n))
-	}
-	return append(b, v...)
-}
-
-func appendUint(b []byte, v uint64) []byte {
-	switch {
-	case v < 1<<7:
-		return append(b, byte(v))
-	case v < 1<<8:
-		return append(b, 0xcc, byte(v))
-	case v < 1<<16:
-		return binary.BigEndian.AppendUint16(append(b, 0xcd), uint16(v))
-	case v < 1<<32:
-		return binary.BigEndian.AppendUint32(append(b, 0xce), uint32(v))
-	default:
-		return binary.BigEndian.AppendUint64(append(b, 0xcf), v)
-	}
-}
-
-func appendInt(b []byte, v int64) []byte {
-	switch {
-	case v >= 0:
-		return appendUint(b, uint64(v))
-	case v >= -32:
-		return append(b, byte(v))
-	case v >= math.MinInt8:
-		return append(b, 0xd0, byte(v))
-	case v >= math.MinInt16:
-		return binary.BigEndian.AppendUint16(append(b, 0xd1), uint16(v))
-	case v >= math.MinInt32:
-		return binary.BigEndian.AppendUint32(append(b, 0xd2), uint32(v))
-	default:
-		return binary.BigEndian.AppendUint64(append(b, 0xd3), uint64(v))
-	}
-}
-
-func appendFloat(b []byte, v float64) []byte {
-	return binary.BigEndian.AppendUint64(append(b, 0xcb), math.Float64bits(v))
-}
-
-func appendBool(b []byte, v bool) []byte {
-	if v {
-		return append(b, 0xc3)
-	}
-	return append(b, 0xc2)
-}
-
-func appendMapHeader(b []byte, n int) []byte {
-	switch {
-	case n < 16:
-		return append(b, 0x80|byte(n))
-	case n < 1<<16:
-		return binary.BigEndian.AppendUint16(append(b, 0xde), uint16(n))
-	default:
-		return binary.BigEndian.AppendUint32(append(b, 0xdf), uint32(n))
-	}
-}
-
-func appendArrayHeader(b []byte, n int) []byte {
-	switch {
-	case n < 16:
-		return append(b, 0x90|byte(n))
-	case n < 1<<16:
-		return binary.BigEndian.AppendUint16(append(b, 0xdc), uint16(n))
-	default:
-		return binary.BigEndian.AppendUint32(append(b, 0xdd), uint32(n))
-	}
-}
-
-// Value writes a Go value as msgpack. Strings, numbers, bools, []byte (bin),
-// []string, []any and map[string]any (keys sorted) are written directly, a Raw
-// is taken as it is, a json.RawMessage is read as JSON, and any other type goes
-// through encoding/json. What cannot be written becomes nil.
-func Value(v any) Raw {
-	return appendValue(nil, v)
-}
-
-func appendValue(b []byte, v any) []byte {
-	switch v := v.(type) {
-	case nil:
-		return append(b, 0xc0)
-	case Raw:
-		if len(v) == 0 {
-			return append(b, 0xc0)
-		}
-		return append(b, v...)
-	case string:
-		return appendString(b, v)
-	case bool:
-		return appendBool(b, v)
-	case int:
-		return appendInt(b, int64(v))
-	case int64:
-		return appendInt(b, v)
-	case uint64:
-		return appendUint(b, v)
-	case float64:
-		return appendFloat(b, v)
-	case []byte:
-		return appendBin(b, v)
-	case Fields:
-		return v.append(b)
-	case []any:
-		return appendList(b, v)
-	case []string:
-		return appendList(b, v)
-	case []Raw:
-		return appendList(b, v)
-	case map[string]any:
-		return appendMap(b, v)
-	}
-	return appendViaJSON(b, v)
-}
-
-func appendList[T any](b []byte, items []T) []byte {
-	b = appendArrayHeader(b, len(items))
-	for _, item := range items {
-		b = appendValue(b, item)
-	}
-	return b
-}
-
-func appendMap(b []byte, m map[string]any) []byte {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	b = appendMapHeader(b, len(keys))
-	for _, k := range keys {
-		b = appendValue(appendString(b, k), m[k])
-	}
-	return b
-}
-
-func appendViaJSON(b []byte, v any) []byte {
-	text, ok := v.(json.RawMessage)
-	if !ok {
-		var err error
-		if text, err = json.Marshal(v); err != nil {
-			return append(b, 0xc0)
-		}
-	}
-	raw, err := FromJSON(text)
-	if err != nil {
-		return append(b, 0xc0)
-	}
-	return append(b, raw...)
-}
-
-// Field is a key of a map with its value.
-type Field struct {
-	Key   string
-	Value Raw
-}
-
-// Fields is a map in the order of the wire.
-type Fields []Field
-
-// Get gives the value of a key; nil where there is none.
-func (fs Fields) Get(key string) Raw {
 	for i := range fs {
-		if fs[i].Key == key {
-			return fs[i].Value
-		}
+		n += 2 + len(fs[i].Key) + len(fs[i].Value)
 	}
-	return nil
-}
-
-// Text gives a str value; "" where there is none.
-func (fs Fields) Text(key string) string {
-	s, _ := fs.Get(key).Text()
-	return s
-}
-
-// Bool gives a bool value; false where there is none.
-func (fs Fields) Bool(key string) bool {
-	b, _ := fs.Get(key).Bool()
-	return b
-}
-
-// Int gives a whole number; 0 where there is none.
-func (fs Fields) Int(key string) int64 {
-	n, _ := fs.Get(key).Int64()
 	return n
 }
 
-// Set puts a key's value in place of an earlier one, or at the end. The slice's
-// memory is not shared with another Fields that was made by Clone.
-func (fs *Fields) Set(key string, value Raw) {
-	for i := range *fs {
-		if (*fs)[i].Key == key {
-			(*fs)[i].Value = value
-			return
-		}
-	}
-	*fs = append(*fs, Field{key, value})
+// frameWriter writes the fields of a frame that are set, and counts them.
+type frameWriter struct {
+	b []byte
+	n int
 }
 
-// Delete takes a key away.
-func (fs *Fields) Delete(key string) {
-	*fs = slices.DeleteFunc(*fs, func(f Field) bool { return f.Key == key })
+func appendFrame(b []byte, f *Frame) []byte {
+	head := len(b)
+	w := frameWriter{b: append(b, 0x80)}
+	w.num("v", Version)
+	w.str("type", string(f.Type))
+	w.str("id", f.ID)
+	if f.TS != 0 {
+		w.key("ts")
+		w.b = appendFloat(w.b, float64(f.TS))
+	}
+	w.str("streamId", f.StreamID)
+	w.num("seq", f.Seq)
+	w.num("entry", f.Entry)
+	w.num("part", uint64(max(f.Part, 0)))
+	if f.Last {
+		w.key("last")
+		w.b = appendBool(w.b, true)
+	}
+	w.num("epoch", f.Epoch)
+	w.str("toolCallId", f.ToolCallID)
+	w.str("name", f.Name)
+	w.str("key", f.Key)
+	w.payloads(f)
+	return w.close(head)
 }
 
-// Clone gives a copy that may be changed.
-func (fs Fields) Clone() Fields { return slices.Clone(fs) }
-
-// Raw gives the map as one value.
-func (fs Fields) Raw() Raw { return fs.append(nil) }
-
-func (fs Fields) append(b []byte) []byte {
-	b = appendMapHeader(b, len(fs))
-	for _, f := range fs {
-		b = appendValue(appendString(b, f.Key), f.Value)
+func (w *frameWriter) payloads(f *Frame) {
+	w.raw("value", f.Value)
+	w.raw("content", f.Content)
+	if len(f.Metadata) != 0 {
+		w.key("metadata")
+		w.b = f.Metadata.append(w.b)
 	}
-	return b
+	for i := range f.Extra {
+		w.raw(f.Extra[i].Key, f.Extra[i].Value)
+	}
+}
+
+// close gives the map its header, for which one byte was left.
+func (w *frameWriter) close(head int) []byte {
+	if w.n < 16 {
+		w.b[head] |= byte(w.n)
+		return w.b
+	}
+	return slices.Replace(w.b, head, head+1, appendMapHeader(nil, w.n)...)
+}
+
+func (w *frameWriter) key(key string) {
+	w.b = appendString(w.b, key)
+	w.n++
+}
+
+func (w *frameWriter) str(key, v string) {
+	if v != "" {
+		w.key(key)
+		w.b = appendString(w.b, v)
+	}
+}
+
+func (w *frameWriter) num(key string, v uint64) {
+	if v != 0 {
+		w.key(key)
+		w.b = appendUint(w.b, v)
+	}
+}
+
+func (w *frameWriter) raw(key string, v Raw) {
+	if len(v) != 0 {
+		w.key(key)
+		w.b = append(w.b, v...)
+	}
 }

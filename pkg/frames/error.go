@@ -159,12 +159,12 @@ func (e *Error) WithReason(reason string) *Error {
 
 // AsError is the funnel that every error leaves through. An *Error in err's
 // chain is given as it is; an ended context becomes CANCELLED or TIMEOUT; all
-// else is INTERNAL. AsError(nil) is nil.
+// else is INTERNAL, whose text does not reach a model. AsError(nil) is nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := asError(err); ok {
 		return e
 	}
 	switch {
@@ -173,8 +173,10 @@ func AsError(err error) *Error {
 	case errors.Is(err, context.Canceled):
 		return NewError(CodeCancelled, "%w", err)
 	}
-	return NewError(CodeInternal, "%w", err)
+	return NewError(CodeInternal, "%w", err).With(func(e *Error) { e.LLMMessage = internalForModel })
 }
+
+func asError(err error) (*Error, bool) { return errors.AsType[*Error](err) }
 
 // CodeOf gives the code that err leaves with; "" for nil.
 func CodeOf(err error) Code {

@@ -1,6 +1,9 @@
 package frames
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Version is the protocol version that this package speaks.
 const Version = 1
@@ -31,13 +34,20 @@ const (
 // Known reports whether t is a type of protocol 1. Frames of other types are
 // skipped and counted, never an error beside known ones.
 func (t Type) Known() bool {
-	switch t {
-	case TypeDescribe, TypeDescription, TypeToolCall, TypeToolResult, TypeText, TypeThinking,
-		TypeProgress, TypeParam, TypeStart, TypeData, TypeMeta, TypeTick, TypeCancel, TypeAbort,
-		TypeError, TypeEnd:
-		return true
+	return slices.Contains(types[:], t)
+}
+
+var types = [...]Type{TypeToolCall, TypeToolResult, TypeEnd, TypeText, TypeProgress, TypeTick, TypeParam,
+	TypeStart, TypeMeta, TypeThinking, TypeData, TypeDescribe, TypeDescription, TypeCancel, TypeAbort, TypeError}
+
+// knownType gives a known type without an allocation.
+func knownType(name []byte) (Type, bool) {
+	for _, t := range types {
+		if string(name) == string(t) {
+			return t, true
+		}
 	}
-	return false
+	return "", false
 }
 
 // Frame is one typed piece of traffic. Zero fields are absent on the wire.

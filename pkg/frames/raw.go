@@ -38,115 +38,6 @@ var kindNames = [...]string{"nothing", "nil", "bool", "int", "uint", "float", "s
 // String names the kind for an error message.
 func (k Kind) String() string { return kindNames[min(int(k), len(kindNames)-1)] }
 
-// header is what the first bytes of a value say.
-type header struct {
-	kind Kind
-	// size is the length of the header in bytes, n that of the payload behind
-	// it; for an array or a map, n counts its elements or pairs.
-	size, n int
-}
-
-// readHeader reads a value's header; ok is false where b ends inside it, or
-// where no value begins with its first byte.
-func readHeader(b []byte) (h header, ok bool) {
-	if len(b) == 0 {
-		return header{}, false
-	}
-	c := b[0]
-	switch {
-	case c <= 0x7f:
-		return header{KindUint, 1, 0}, true
-	case c >= 0xe0:
-		return header{KindInt, 1, 0}, true
-	case c <= 0x8f:
-		return header{KindMap, 1, int(c & 0x0f)}, true
-	case c <= 0x9f:
-		return header{KindArray, 1, int(c & 0x0f)}, true
-	case c <= 0xbf:
-		return header{KindString, 1, int(c & 0x1f)}, true
-	}
-	f := formats[c-0xc0]
-	if f.kind == KindAbsent {
-		return header{}, false
-	}
-	if f.lenBytes == 0 {
-		h = header{f.kind, 1 + f.extra, f.n}
-	} else {
-		n, ok := readLength(b[1:], f.lenBytes)
-		if !ok {
-			return header{}, false
-		}
-		h = header{f.kind, 1 + f.lenBytes + f.extra, n}
-	}
-	if len(b) < h.size {
-		return header{}, false
-	}
-	if h.kind == KindExt && int8(b[h.size-1]) == -1 && (h.n == 4 || h.n == 8 || h.n == 12) {
-		h.kind = KindTime
-	}
-	return h, true
-}
-
-// format describes one of the first bytes 0xc0 … 0xdf: the length of the
-// length field, or the fixed payload length, and one extra byte for an ext type.
-type format struct {
-	kind            Kind
-	lenBytes, extra int
-	n               int
-}
-
-var formats = [32]format{
-	{kind: KindNil}, {}, {kind: KindBool}, {kind: KindBool},
-	{kind: KindBin, lenBytes: 1}, {kind: KindBin, lenBytes: 2}, {kind: KindBin, lenBytes: 4},
-	{kind: KindExt, lenBytes: 1, extra: 1}, {kind: KindExt, lenBytes: 2, extra: 1}, {kind: KindExt, lenBytes: 4, extra: 1},
-	{kind: KindFloat, n: 4}, {kind: KindFloat, n: 8},
-	{kind: KindUint, n: 1}, {kind: KindUint, n: 2}, {kind: KindUint, n: 4}, {kind: KindUint, n: 8},
-	{kind: KindInt, n: 1}, {kind: KindInt, n: 2}, {kind: KindInt, n: 4}, {kind: KindInt, n: 8},
-	{kind: KindExt, extra: 1, n: 1}, {kind: KindExt, extra: 1, n: 2}, {kind: KindExt, extra: 1, n: 4},
-	{kind: KindExt, extra: 1, n: 8}, {kind: KindExt, extra: 1, n: 16},
-	{kind: KindString, lenBytes: 1}, {kind: KindString, lenBytes: 2}, {kind: KindString, lenBytes: 4},
-	{kind: KindArray, lenBytes: 2}, {kind: KindArray, lenBytes: 4},
-	{kind: KindMap, lenBytes: 2}, {kind: KindMap, lenBytes: 4},
-}
-
-func readLength(b []byte, n int) (int, bool) {
-	if len(b) < n {
-		return 0, false
-	}
-	switch n {
-	case 1:
-		return int(b[0]), true
-	case 2:
-		return int(binary.BigEndian.Uint16(b)), true
-	default:
-		return int(binary.BigEndian.Uint32(b)), true
-	}
-}
-
-// valueLen gives the length of the value that b begins with, 0 if it is cut.
-func valueLen(b []byte) int {
-	pos := 0
-	for todo := 1; todo > 0; todo-- {
-		h, ok := readHeader(b[pos:])
-		if !ok {
-			return 0
-		}
-		pos += h.size
-		switch h.kind {
-		case KindMap:
-			todo += 2 * h.n
-		case KindArray:
-			todo += h.n
-		default:
-			pos += h.n
-		}
-		if pos > len(b) || todo > len(b) {
-			return 0
-		}
-	}
-	return pos
-}
-
 // Kind gives the value's kind.
 func (r Raw) Kind() Kind {
 	h, _ := readHeader(r)
@@ -167,7 +58,7 @@ func (r Raw) Len() int {
 // payload gives the bytes behind the header of a value that is no container.
 func (r Raw) payload() (header, []byte) {
 	h, ok := readHeader(r)
-	if !ok || h.kind == KindArray || h.kind == KindMap || len(r) < h.size+h.n {
+	if !ok || h.kind == KindArray || h.kind == KindMap || h.n > len(r)-h.size {
 		return header{}, nil
 	}
 	return h, r[h.size : h.size+h.n]
@@ -209,13 +100,16 @@ func (r Raw) Int64() (int64, bool) {
 		return r.signed(p), true
 	case KindUint:
 		u := r.unsigned(p)
-		return int64(u), u <= math.MaxInt64
+		if u > math.MaxInt64 {
+			return 0, false
+		}
+		return int64(u), true
 	case KindFloat:
 		f := float(p)
-		return int64(f), f == math.Trunc(f) && f >= -1<<63 && f < 1<<63
-	case KindTime:
-		t := timestamp(p)
-		return t.UnixMilli(), true
+		if f != math.Trunc(f) || f < -1<<63 || f >= 1<<63 {
+			return 0, false
+		}
+		return int64(f), true
 	}
 	return 0, false
 }
@@ -226,12 +120,15 @@ func (r Raw) Uint64() (uint64, bool) {
 	switch h.kind {
 	case KindInt:
 		i := r.signed(p)
-		return uint64(i), i >= 0
+		return uint64(max(i, 0)), i >= 0
 	case KindUint:
 		return r.unsigned(p), true
 	case KindFloat:
 		f := float(p)
-		return uint64(f), f == math.Trunc(f) && f >= 0 && f < 1<<64
+		if f != math.Trunc(f) || f < 0 || f >= 1<<64 {
+			return 0, false
+		}
+		return uint64(f), true
 	}
 	return 0, false
 }
@@ -248,6 +145,16 @@ func (r Raw) Float64() (float64, bool) {
 		return float(p), true
 	}
 	return 0, false
+}
+
+// Time gives a timestamp, in UTC.
+func (r Raw) Time() (time.Time, bool) {
+	h, p := r.payload()
+	if h.kind != KindTime {
+		return time.Time{}, false
+	}
+	sec, nsec := timestamp(p)
+	return time.Unix(sec, nsec).UTC(), true
 }
 
 func (r Raw) signed(p []byte) int64 {
@@ -287,23 +194,26 @@ func float(p []byte) float64 {
 	return math.Float64frombits(binary.BigEndian.Uint64(p))
 }
 
-func timestamp(p []byte) time.Time {
+func isFinite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+// timestamp reads the payload of a timestamp: 4, 8 or 12 bytes.
+func timestamp(p []byte) (sec, nsec int64) {
 	switch len(p) {
 	case 4:
-		return time.Unix(int64(binary.BigEndian.Uint32(p)), 0).UTC()
+		return int64(binary.BigEndian.Uint32(p)), 0
 	case 8:
 		v := binary.BigEndian.Uint64(p)
-		return time.Unix(int64(v&(1<<34-1)), int64(v>>34)).UTC()
+		return int64(v & (1<<34 - 1)), int64(v >> 34)
 	default:
-		return time.Unix(int64(binary.BigEndian.Uint64(p[4:])), int64(binary.BigEndian.Uint32(p))).UTC()
+		return int64(binary.BigEndian.Uint64(p[4:])), int64(binary.BigEndian.Uint32(p))
 	}
 }
 
 // Lookup gives the value of a map's key; nil where there is none.
 func (r Raw) Lookup(key string) Raw {
-	for k, v := range r.pairs() {
-		if string(k) == key {
-			return v
+	for c := r.pairs(); c.next(); {
+		if string(c.key) == key {
+			return c.value
 		}
 	}
 	return nil
@@ -312,58 +222,83 @@ func (r Raw) Lookup(key string) Raw {
 // Pairs ranges over a map's keys and values in their order.
 func (r Raw) Pairs() iter.Seq2[string, Raw] {
 	return func(yield func(string, Raw) bool) {
-		for k, v := range r.pairs() {
-			if !yield(string(k), v) {
+		for c := r.pairs(); c.next(); {
+			if !yield(string(c.key), c.value) {
 				return
 			}
 		}
 	}
 }
 
-func (r Raw) pairs() iter.Seq2[[]byte, Raw] {
-	return func(yield func([]byte, Raw) bool) {
-		h, ok := readHeader(r)
-		if !ok || h.kind != KindMap {
-			return
-		}
-		rest := r[h.size:]
-		for range h.n {
-			k, after := rest.next()
-			v, end := after.next()
-			key, ok := k.textBytes()
-			if v == nil || !ok || !yield(key, v) {
-				return
-			}
-			rest = end
-		}
+// Fields gives a map's keys and values in their order; nil for other values.
+func (r Raw) Fields() Fields {
+	var fs Fields
+	for k, v := range r.Pairs() {
+		fs = append(fs, Field{k, v})
 	}
+	return fs
 }
 
 // Items ranges over an array's elements.
 func (r Raw) Items() iter.Seq[Raw] {
 	return func(yield func(Raw) bool) {
-		h, ok := readHeader(r)
-		if !ok || h.kind != KindArray {
-			return
-		}
-		rest := r[h.size:]
-		for range h.n {
-			v, after := rest.next()
-			if v == nil || !yield(v) {
+		for c := r.items(); c.next(); {
+			if !yield(c.value) {
 				return
 			}
-			rest = after
 		}
 	}
 }
 
-// next splits the first value off; nil where there is none.
-func (r Raw) next() (value, rest Raw) {
-	n := valueLen(r)
-	if n == 0 {
-		return nil, nil
+// cursor walks the elements of an array or the pairs of a map.
+type cursor struct {
+	data  Raw
+	pos   int
+	left  int
+	isMap bool
+	key   []byte
+	// keyAt is where the key's text begins in data.
+	keyAt int
+	value Raw
+}
+
+func (r Raw) pairs() cursor { return r.walk(KindMap) }
+func (r Raw) items() cursor { return r.walk(KindArray) }
+
+func (r Raw) walk(kind Kind) cursor {
+	h, ok := readHeader(r)
+	if !ok || h.kind != kind {
+		return cursor{}
 	}
-	return r[:n:n], r[n:]
+	return cursor{data: r, pos: h.size, left: h.n, isMap: kind == KindMap}
+}
+
+// next moves on to the next element or pair; false at the end or where the
+// bytes are unreadable.
+func (c *cursor) next() bool {
+	if c.left == 0 {
+		return false
+	}
+	c.left--
+	if c.isMap && !c.nextKey() {
+		return false
+	}
+	n := valueLen(c.data[c.pos:])
+	c.value = c.data[c.pos : c.pos+n : c.pos+n]
+	c.pos += n
+	return n > 0
+}
+
+func (c *cursor) nextKey() bool {
+	rest := c.data[c.pos:]
+	key, ok := rest.textBytes()
+	if !ok {
+		return false
+	}
+	h, _ := readHeader(rest)
+	c.key, c.keyAt = key, c.pos+h.size
+	c.pos += h.size + h.n
+	return true
 }
 
 // text gives a map's str field; "" where there is none.
@@ -380,12 +315,13 @@ func (r Raw) stringValue() string {
 func (r Raw) preview() string {
 	switch h, p := r.payload(); h.kind {
 	case KindString:
-		return strconv.Quote(string(p[:min(len(p), 32)]))
+		return strconv.Quote(shorten(string(p[:min(len(p), 256)])))
 	case KindInt, KindUint, KindFloat, KindBool:
-		b, err := appendJSONValue(nil, r)
-		if err == nil {
-			return string(b)
+		w := jsonWriter{}
+		if w.value(r, hintNone) == nil {
+			return string(w.b)
 		}
+		return strconv.FormatFloat(float(p), 'g', -1, 64)
 	}
 	return r.Kind().String()
 }

@@ -15,6 +15,8 @@ type Part struct {
 	Data []byte `json:"data,omitempty"`
 	URI  string `json:"uri,omitempty"`
 	Name string `json:"name,omitempty"`
+	// Extra holds keys that this version does not know.
+	Extra Fields `json:"-"`
 }
 
 // Terminate values of a result's control.
@@ -117,34 +119,38 @@ func (r *ToolResult) appendRest(c Fields) Fields {
 
 func partsRaw(parts []Part) Raw {
 	items := make([]Raw, len(parts))
-	for i, p := range parts {
-		fs := Fields{{"type", Value(p.Type)}}
-		for _, f := range []struct{ key, v string }{{"text", p.Text}, {"mediaType", p.MediaType}, {"uri", p.URI}, {"name", p.Name}} {
-			if f.v != "" {
-				fs = append(fs, Field{f.key, Value(f.v)})
-			}
-		}
-		if p.Data != nil {
-			fs = append(fs, Field{"data", Value(p.Data)})
-		}
-		items[i] = fs.Raw()
+	for i := range parts {
+		items[i] = parts[i].raw()
 	}
 	return Value(items)
 }
 
-// Result reads a TOOL_RESULT. A result that has no JSON form (NaN, binary data)
-// is VALIDATION_OUTPUT. isError without an error becomes EXECUTION.
-func (f *Frame) Result() (*ToolResult, error) {
-	r := &ToolResult{}
-	text, err := payload(f.Content, "result")
-	if err != nil {
-		return nil, err.recode(CodeValidationOutput)
+func (p *Part) raw() Raw {
+	fs := Fields{{"type", Value(p.Type)}}
+	for _, f := range []struct{ key, v string }{{"text", p.Text}, {"mediaType", p.MediaType}, {"uri", p.URI}, {"name", p.Name}} {
+		if f.v != "" {
+			fs = append(fs, Field{f.key, Value(f.v)})
+		}
 	}
-	r.Result = text
+	if p.Data != nil {
+		fs = append(fs, Field{"data", Value(p.Data)})
+	}
+	return append(fs, p.Extra...).Raw()
+}
+
+// Result reads a TOOL_RESULT. A result that has no JSON form (NaN, binary data)
+// is VALIDATION_OUTPUT. isError without an error becomes EXECUTION; a value of
+// isError that is no bool counts as true.
+func (f *Frame) Result() (*ToolResult, error) {
+	text, err := payload(f.Content, "result", CodeValidationOutput)
+	if err != nil {
+		return nil, err
+	}
+	r := &ToolResult{Result: text}
 	for k, v := range f.Content.Pairs() {
 		r.field(k, v)
 	}
-	r.readError(f.Content.Lookup("isError"), f.Content.Lookup("error"))
+	r.Err = resultError(f.Content.Lookup("isError"), f.Content.Lookup("error"))
 	if r.Result == nil && r.Err == nil {
 		r.Result = json.RawMessage("{}")
 	}
@@ -179,19 +185,22 @@ func (r *ToolResult) field(key string, v Raw) {
 	}
 }
 
-// readError believes isError where it is said, else that an error stands there.
-func (r *ToolResult) readError(isError, e Raw) {
-	if is, said := isError.Bool(); said && !is {
-		return
-	} else if said {
-		r.Err = NewError(CodeExecution, "the tool failed")
+// resultError believes isError where it is said, else that an error stands there.
+func resultError(isError, e Raw) *Error {
+	said := !isError.Absent()
+	if is, isBool := isError.Bool(); said && isBool && !is {
+		return nil
 	}
 	switch e.Kind() {
 	case KindMap:
-		r.Err = ErrorFrom(e)
-	case KindString:
-		r.Err = NewError(CodeExecution, "%s", e.stringValue())
+		return ErrorFrom(e)
+	case KindString, KindBin:
+		return NewError(CodeExecution, "%s", shortenTo(e.stringValue(), maxMessage))
 	}
+	if said {
+		return NewError(CodeExecution, "the tool failed")
+	}
+	return nil
 }
 
 func (r *ToolResult) readControl(v Raw) {
@@ -211,10 +220,34 @@ func (r *ToolResult) readTruncated(v Raw) {
 func partsFrom(v Raw) []Part {
 	var out []Part
 	for p := range v.Items() {
-		data, _ := p.Lookup("data").Bytes()
-		out = append(out, Part{p.text("type"), p.text("text"), p.text("mediaType"), data, p.text("uri"), p.text("name")})
+		if p.Kind() == KindMap {
+			out = append(out, partFrom(p))
+		}
 	}
 	return out
+}
+
+func partFrom(v Raw) Part {
+	var p Part
+	for key, v := range v.Pairs() {
+		switch key {
+		case "type":
+			p.Type = v.stringValue()
+		case "text":
+			p.Text = v.stringValue()
+		case "mediaType":
+			p.MediaType = v.stringValue()
+		case "data":
+			p.Data, _ = v.Bytes()
+		case "uri":
+			p.URI = v.stringValue()
+		case "name":
+			p.Name = v.stringValue()
+		default:
+			p.Extra = append(p.Extra, Field{key, v})
+		}
+	}
+	return p
 }
 
 func jsonOf(v Raw) json.RawMessage {
@@ -223,11 +256,6 @@ func jsonOf(v Raw) json.RawMessage {
 		return nil
 	}
 	return text
-}
-
-func millis(v Raw) time.Duration {
-	n, _ := v.Int64()
-	return time.Duration(max(n, 0)) * time.Millisecond
 }
 
 // ForModel gives the text that a model sees of the result where it has no

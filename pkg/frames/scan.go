@@ -1,263 +1,204 @@
 package frames
 
-import (
-	"bytes"
-	"cmp"
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
-// Limits of a message, msgpack and JSON alike.
-const (
-	// MaxDepth is how deep maps and arrays may nest.
-	MaxDepth = 64
-	// MaxNodes is how many values one message may hold.
-	MaxNodes = 1 << 16
-	// MaxInline is the most that arguments, a result or a request may hold
-	// inline, whatever the server allows; see [InlineLimit].
-	MaxInline = 4 << 20
-)
-
-// InlineLimit gives how many bytes of arguments, result or request travel
-// inline on a server with that max_payload.
-func InlineLimit(maxPayload int64) int {
-	return int(min(MaxInline, maxPayload/2))
-}
-
-// scanner walks a message once, without recursion, and checks all that Decode
-// relies on: lengths and counts against the bytes left, depth, number of
-// values, string keys that are unique, UTF-8, no ext but the timestamp.
+// scanner walks a msgpack message once, without recursion, and checks all that
+// reading relies on: lengths and counts against the bytes left, depth, number
+// of values, string keys that are unique, UTF-8, no ext but the timestamp, no
+// number that is none.
 type scanner struct {
-	data  []byte
-	pos   int
-	nodes int
-	depth int
-	stack [MaxDepth]level
-	keys  []keyRef
+	walk
+	// notFinite is the first NaN or infinity in the arguments or the result of
+	// the frame, where it is not the message that is refused for it.
+	notFinite *fault
+	// payload is the key that notFinite stands under.
+	payload string
 }
 
-// level is one open map or array.
-type level struct {
-	left  int // values still to come
-	isMap bool
-	first int // of the map's keys in scanner.keys
-	index int // of the array's element that is being read
-}
-
-type keyRef struct{ off, n int }
-
-// scanValue checks the value at s.pos and moves behind it.
-func (s *scanner) scanValue() *Error {
+// scanValue checks the value at s.pos and moves behind it. The header is the
+// value's own.
+func (s *scanner) scanValue() (header, *fault) {
+	base := s.depth
+	first, f := s.enter()
+	if f != nil || s.depth == base {
+		return first, f
+	}
 	for {
-		if err := s.enter(); err != nil {
-			return err
+		if f := s.leave(base); f != nil || s.depth == base {
+			return first, f
 		}
-		if err := s.leave(); err != nil || s.depth == 0 {
-			return err
+		l := s.top()
+		l.left--
+		l.index++
+		if l.isMap {
+			if _, f := s.scanKey(); f != nil {
+				return first, f
+			}
 		}
-		if err := s.key(); err != nil {
-			return err
+		if _, f := s.enter(); f != nil {
+			return first, f
 		}
 	}
+}
+
+// leave closes every container above base that is complete.
+func (s *scanner) leave(base int) *fault {
+	for s.depth > base && s.top().left == 0 {
+		if f := s.pop(); f != nil {
+			return f
+		}
+	}
+	return nil
 }
 
 // enter reads one value's header; a scalar is passed over, a container opened.
-func (s *scanner) enter() *Error {
-	h, ok := readHeader(s.data[s.pos:])
+func (s *scanner) enter() (header, *fault) {
+	h, ok := shortString(s.data[s.pos:])
 	if !ok {
-		return s.badHeader()
+		if h, ok = readHeader(s.data[s.pos:]); !ok {
+			return h, s.badHeader()
+		}
 	}
 	if s.nodes++; s.nodes > MaxNodes {
-		return s.fail("more than %d values", MaxNodes)
+		return h, s.tooMany()
 	}
 	left := len(s.data) - s.pos - h.size
 	switch h.kind {
-	case KindMap:
-		return s.open(h, 2*h.n, left, true)
-	case KindArray:
-		return s.open(h, h.n, left, false)
+	case KindMap, KindArray:
+		return h, s.open(h, left)
 	case KindExt:
-		return s.failExt(int8(s.data[s.pos+h.size-1]))
+		return h, s.failExt(int8(s.data[s.pos+h.size-1]))
 	}
 	if h.n > left {
-		return s.fail("%s of %d bytes, but only %d are left", h.kind, h.n, left)
+		return h, s.fail("%s of %d bytes, but only %d are left", h.kind, h.n, left)
 	}
-	if h.kind == KindString && !utf8.Valid(s.data[s.pos+h.size:s.pos+h.size+h.n]) {
-		return s.fail("invalid UTF-8")
+	if h.kind >= KindFloat {
+		if f := s.checkScalar(h.kind, s.data[s.pos+h.size:s.pos+h.size+h.n]); f != nil {
+			return h, f
+		}
 	}
 	s.pos += h.size + h.n
-	return nil
+	return h, nil
 }
 
-func (s *scanner) open(h header, values, left int, isMap bool) *Error {
-	if values > left {
+func (s *scanner) open(h header, left int) *fault {
+	least := left // each value takes a byte, each pair two
+	if h.kind == KindMap {
+		least = left / 2
+	}
+	if h.n > least {
 		return s.fail("%s of %d, but only %d bytes are left", h.kind, h.n, left)
 	}
-	if s.depth == MaxDepth {
-		return s.fail("nested deeper than %d", MaxDepth)
+	if s.nodes+h.n > MaxNodes {
+		return s.tooMany()
+	}
+	if f := s.push(h.kind == KindMap, h.n); f != nil {
+		return f
+	}
+	if h.kind == KindMap {
+		s.growKeys(h.n)
 	}
 	s.pos += h.size
-	s.stack[s.depth] = level{left: h.n, isMap: isMap, first: len(s.keys), index: -1}
-	s.depth++
 	return nil
 }
 
-// leave closes every container that is complete.
-func (s *scanner) leave() *Error {
-	for s.depth > 0 {
-		l := &s.stack[s.depth-1]
-		if l.left > 0 {
-			l.left--
-			l.index++
-			return nil
+func (s *scanner) checkScalar(kind Kind, payload []byte) *fault {
+	switch kind {
+	case KindString:
+		if !utf8.Valid(payload) {
+			return s.fail("invalid UTF-8")
 		}
-		if l.isMap {
-			if err := s.checkUnique(l.first); err != nil {
-				return err
-			}
-			s.keys = s.keys[:l.first]
+	case KindFloat:
+		if f := float(payload); !isFinite(f) {
+			return s.failNumber(f)
 		}
-		s.depth--
+	case KindTime:
+		if !spokenTime(payload) {
+			return s.fail("timestamp out of range")
+		}
 	}
 	return nil
 }
 
-// key reads the key that stands before the next value of a map.
-func (s *scanner) key() *Error {
-	l := &s.stack[s.depth-1]
-	if !l.isMap {
-		return nil
+// The years of a timestamp that RFC 3339 can write: 0 to 9999.
+const (
+	minSecond = -62167219200
+	maxSecond = 253402300799
+)
+
+func spokenTime(payload []byte) bool {
+	sec, nsec := timestamp(payload)
+	return nsec < 1e9 && sec >= minSecond && sec <= maxSecond
+}
+
+// failNumber refuses NaN and the infinities. In arguments and results they are
+// noted only: there the call fails, not the message.
+func (s *scanner) failNumber(n float64) *fault {
+	f := s.fail("%v is no number that JSON can say", n)
+	if s.depth < 2 {
+		return f
 	}
-	h, ok := readHeader(s.data[s.pos:])
+	outer, inner := string(s.key(0)), string(s.key(1))
+	if (outer != "content" && outer != "data") || (inner != "arguments" && inner != "result") {
+		return f
+	}
+	if s.notFinite == nil {
+		s.notFinite, s.payload = f, inner
+	}
+	return nil
+}
+
+// scanKey reads the key that stands before the next value of a map.
+func (s *scanner) scanKey() (keyRef, *fault) {
+	h, ok := shortString(s.data[s.pos:])
 	if !ok {
-		return s.badHeader()
-	}
-	if h.kind != KindString {
-		return s.fail("key is %s, want a string", h.kind)
+		if h, ok = readHeader(s.data[s.pos:]); !ok {
+			return keyRef{}, s.badHeader()
+		}
 	}
 	start := s.pos + h.size
-	if h.n > len(s.data)-start {
-		return s.fail("key of %d bytes, but only %d are left", h.n, len(s.data)-start)
+	k := keyRef{uint32(start), uint32(h.n)}
+	switch {
+	case h.kind != KindString:
+		return k, s.failKey("key is %s, want a string", h.kind)
+	case h.n > len(s.data)-start:
+		return k, s.failKey("key of %d bytes, but only %d are left", h.n, len(s.data)-start)
 	}
-	if !utf8.Valid(s.data[start : start+h.n]) {
-		return s.fail("invalid UTF-8 in a key")
+	text := s.data[start : start+h.n]
+	if !utf8.Valid(text) {
+		return k, s.failKey("invalid UTF-8 in a key")
 	}
-	s.keys = append(s.keys, keyRef{start, h.n})
 	s.pos = start + h.n
-	return nil
+	return k, s.addKey(k, text)
 }
 
-// checkUnique looks for a key that stands twice among those from first on.
-func (s *scanner) checkUnique(first int) *Error {
-	keys := s.keys[first:]
-	if len(keys) > 12 {
-		slices.SortFunc(keys, func(a, b keyRef) int {
-			return cmp.Or(bytes.Compare(s.bytesOf(a), s.bytesOf(b)), a.off-b.off)
-		})
-		for i := 1; i < len(keys); i++ {
-			if bytes.Equal(s.bytesOf(keys[i-1]), s.bytesOf(keys[i])) {
-				return s.failKey(keys[i])
-			}
-		}
-		return nil
+// shortString is readHeader for strings of less than 32 bytes, which most keys
+// and many values are.
+func shortString(b []byte) (header, bool) {
+	if len(b) == 0 || b[0]&0xe0 != 0xa0 {
+		return header{}, false
 	}
-	for i, k := range keys {
-		for _, other := range keys[:i] {
-			if k.n == other.n && bytes.Equal(s.bytesOf(k), s.bytesOf(other)) {
-				return s.failKey(k)
-			}
-		}
-	}
-	return nil
+	return header{KindString, 1, int(b[0] & 0x1f)}, true
 }
 
-func (s *scanner) bytesOf(k keyRef) []byte { return s.data[k.off : k.off+k.n] }
-
-func (s *scanner) failKey(k keyRef) *Error {
-	s.pos = k.off
-	return s.fail("duplicate key %s", strconv.Quote(shorten(string(s.bytesOf(k)))))
-}
-
-func (s *scanner) badHeader() *Error {
-	if s.pos >= len(s.data) {
+func (s *scanner) badHeader() *fault {
+	switch {
+	case s.pos >= len(s.data):
 		return s.fail("cut off")
-	}
-	if s.data[s.pos] == 0xc1 {
+	case s.data[s.pos] == 0xc1:
 		return s.fail("byte c1 begins no value")
 	}
 	return s.fail("cut off inside a header")
 }
 
-func (s *scanner) failExt(t int8) *Error {
+func (s *scanner) failExt(t int8) *fault {
 	switch t {
 	case 0x72:
 		return s.fail("ext type 114 is a msgpackr record: pack with useRecords: false")
 	case 0:
 		return s.fail("ext type 0 is msgpackr's undefined: leave the key out")
-	case -1:
+	case timestampExt:
 		return s.fail("timestamp of a wrong length")
 	}
 	return s.fail("ext type %d is not spoken, only the timestamp (-1) is", t)
-}
-
-func (s *scanner) fail(format string, args ...any) *Error {
-	return badFrame(s.pos, s.path(), fmt.Sprintf(format, args...))
-}
-
-// path gives the JSON Pointer of the value that is being read.
-func (s *scanner) path() string {
-	var b strings.Builder
-	for i := range s.depth {
-		l := s.stack[i]
-		b.WriteByte('/')
-		switch end := s.keyEnd(i); {
-		case !l.isMap:
-			b.WriteString(strconv.Itoa(max(l.index, 0)))
-		case end > l.first:
-			b.WriteString(pointerEscape(shorten(string(s.bytesOf(s.keys[end-1])))))
-		}
-	}
-	return b.String()
-}
-
-// keyEnd gives where the keys of the open level i end in s.keys.
-func (s *scanner) keyEnd(i int) int {
-	if i+1 < s.depth {
-		return s.stack[i+1].first
-	}
-	return len(s.keys)
-}
-
-// badFrame makes the one error of unreadable messages: where, and why.
-func badFrame(offset int, path, why string) *Error {
-	e := NewError(CodeBadFrame, "unreadable frame at byte %d%s: %s", offset, at(path), why)
-	e.Issues = []Issue{{Path: path, Message: why}}
-	return e
-}
-
-func at(path string) string {
-	if path == "" {
-		return ""
-	}
-	return " (" + path + ")"
-}
-
-func pointerEscape(s string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
-}
-
-// shorten bounds a text that goes into an error message, on a rune's border.
-func shorten(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
 }

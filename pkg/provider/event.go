@@ -29,12 +29,14 @@ type ToolCall struct {
 	ID   string
 	Name string
 	// Arguments is the JSON text exactly as the model wrote it; a blank text
-	// stands as {}. When Invalid is set it may be anything.
+	// stands as {}. When Invalid is set it may be anything that is valid UTF-8:
+	// bytes that were not stand as \xff, so that it stays unreadable as JSON.
 	Arguments string
 	// Invalid says why the call must not run: VALIDATION_INPUT with the
 	// position and a bounded preview, reason arguments_truncated when the text
-	// or the turn was cut off, else invalid_json or a narrower one. The model is
-	// answered with it. Nil means that Arguments is one complete JSON object.
+	// or the turn was cut off, else invalid_json or a narrower one (TOO_LARGE
+	// when the text is over the inline limit). The model is answered with it.
+	// Nil means that Arguments is one complete JSON object.
 	Invalid *frames.Error
 }
 

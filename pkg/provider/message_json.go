@@ -180,7 +180,7 @@ func (m *Message) readExtras(w *wireMessage) error {
 	if err != nil {
 		return err
 	}
-	m.Timestamp = int64(ts) //nolint:gosec // bounded by whole
+	m.Timestamp = int64(ts)
 	if m.Epoch, err = whole("epoch", w.Epoch, math.MaxUint64); err != nil {
 		return err
 	}

@@ -51,8 +51,8 @@ func (r *router) describeAll(q *bus.Request) {
 
 func (r *router) description(t *registry.Tool) frames.Frame {
 	f := frames.Description(t.Declaration, frames.WithMeta("instances", len(t.Instances)))
-	if owners := t.Owners(); owners != nil {
-		f.Metadata.Set("workspaces", frames.Value(owners))
+	if keys := t.Keys(); keys != nil {
+		f.Metadata.Set("keys", frames.Value(keys))
 	}
 	if err := r.d.Registry().Check(t); err != nil {
 		f.Metadata.Set("refused", err.Raw())

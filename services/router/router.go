@@ -3,6 +3,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,9 +16,13 @@ import (
 
 // Config sets up the router.
 type Config struct {
+	// Identity is who the router connects as. Default: "router".
+	Identity string
 	// Dispatch bounds queues and waits. Default: those of dispatch.Config.
 	Dispatch dispatch.Config
 }
+
+func (c Config) identity() string { return cmp.Or(c.Identity, "router") }
 
 // New makes the router's service.
 func New(cfg Config) app.Service {
@@ -36,7 +41,7 @@ func New(cfg Config) app.Service {
 		r := &router{conn: conn, d: d, log: env.Log, open: map[*openCall]struct{}{}}
 		return r.run(ctx, env.Work, ready)
 	}
-	return app.Service{Name: "router", Stage: app.StageRouter, Run: run}
+	return app.Service{Name: "router", Stage: app.StageRouter, Identity: cfg.identity(), Run: run}
 }
 
 type router struct {

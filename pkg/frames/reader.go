@@ -1,0 +1,336 @@
+package frames
+
+import (
+	"math"
+	"strconv"
+	"unicode/utf8"
+)
+
+// reader reads frames in the one pass that also checks them.
+type reader struct {
+	scanner
+	f     *Frame
+	start int
+	// window is a copy of data from windowAt on: the texts of small frames are
+	// parts of one string.
+	window   string
+	windowAt int
+}
+
+const windowSize = 512
+
+// frame reads the frame at r.pos into f and moves behind it.
+func (r *reader) frame(f *Frame) *fault {
+	r.f, r.start, r.notFinite = f, r.pos, nil
+	left, bad := r.openFrame()
+	if bad != nil {
+		return bad
+	}
+	for range left {
+		if bad := r.pair(); bad != nil {
+			return r.orVersion(bad)
+		}
+	}
+	if bad := r.pop(); bad != nil {
+		return bad
+	}
+	return r.finish()
+}
+
+func (r *reader) openFrame() (pairs int, bad *fault) {
+	h, ok := readHeader(r.data[r.pos:])
+	switch {
+	case !ok:
+		return 0, r.badHeader()
+	case h.kind == KindExt:
+		return 0, r.failExt(int8(r.data[r.pos+h.size-1]))
+	case h.kind != KindMap:
+		return 0, r.fail("a frame is a map, not %s", h.kind)
+	case h.n > MaxKeys:
+		return 0, r.fail("a frame of %d keys, the most is %d", h.n, MaxKeys)
+	}
+	r.nodes++
+	return h.n, r.open(h, len(r.data)-r.pos-h.size)
+}
+
+func (r *reader) pair() *fault {
+	r.top().index++
+	key, bad := r.scanKey()
+	if bad != nil {
+		return bad
+	}
+	v := value{at: r.pos}
+	if v.header, bad = r.scanValue(); bad != nil {
+		return bad
+	}
+	if v.kind == KindNil {
+		return nil
+	}
+	v.raw = Raw(r.data[v.at:r.pos:r.pos])
+	return r.field(key, v)
+}
+
+// value is one that was scanned, with its header and its place in data.
+type value struct {
+	header
+	raw Raw
+	at  int
+}
+
+func (v *value) isText() bool {
+	return v.kind == KindString || (v.kind == KindBin && utf8.Valid(v.raw[v.size:]))
+}
+
+// orVersion prefers to say that the frame is of an unknown version: whatever
+// else is wrong with it may be right there.
+func (r *reader) orVersion(bad *fault) *fault {
+	if v := Raw(r.data[r.start:]).Lookup("v"); !v.Absent() {
+		if unknown := r.version(v); unknown != nil {
+			return unknown
+		}
+	}
+	return bad
+}
+
+func (r *reader) field(key keyRef, v value) *fault {
+	f := r.f
+	switch string(r.data[key.off : key.off+key.n]) {
+	case "v":
+		return r.version(v.raw)
+	case "type":
+		return r.typ(v)
+	case "id":
+		return r.str(&f.ID, "id", v)
+	case "ts":
+		return r.ts(v.raw)
+	case "streamId":
+		return r.str(&f.StreamID, "streamId", v)
+	case "seq":
+		return r.uint(&f.Seq, "seq", v.raw)
+	case "entry":
+		return r.uint(&f.Entry, "entry", v.raw)
+	case "epoch":
+		return r.uint(&f.Epoch, "epoch", v.raw)
+	case "part":
+		return r.part(v.raw)
+	case "last":
+		return r.bool(&f.Last, "last", v.raw)
+	case "toolCallId":
+		return r.str(&f.ToolCallID, "toolCallId", v)
+	case "name":
+		return r.str(&f.Name, "name", v)
+	case "key":
+		return r.str(&f.Key, "key", v)
+	case "value":
+		f.Value = v.raw
+		return nil
+	case "content":
+		f.Content = v.raw
+		return nil
+	case "metadata":
+		return r.metadata(v)
+	}
+	f.Extra = append(f.Extra, Field{r.textAt(int(key.off), int(key.n)), v.raw})
+	return nil
+}
+
+func (r *reader) version(v Raw) *fault {
+	if n, ok := v.Int64(); !ok || n != Version {
+		return r.refuse("v", "protocol version "+v.preview()+" is not spoken, only "+strconv.Itoa(Version)+" is")
+	}
+	return nil
+}
+
+func (r *reader) typ(v value) *fault {
+	if !v.isText() || v.n == 0 {
+		return r.want("type", v.raw, "a string")
+	}
+	known := false
+	if r.f.Type, known = knownType(v.raw[v.size:]); !known {
+		r.f.Type = Type(r.textAt(v.at+v.size, v.n))
+	}
+	return nil
+}
+
+func (r *reader) str(to *string, key string, v value) *fault {
+	if !v.isText() {
+		return r.want(key, v.raw, "a string")
+	}
+	*to = r.textAt(v.at+v.size, v.n)
+	return nil
+}
+
+// textAt gives n bytes of data as a string. Places may only grow; those of one
+// frame lie close together, so they are copied at once.
+func (r *reader) textAt(at, n int) string {
+	if n == 0 {
+		return ""
+	}
+	if at < r.windowAt || at+n > r.windowAt+len(r.window) {
+		end := min(at+max(n, windowSize), len(r.data))
+		r.window, r.windowAt = string(r.data[at:end]), at
+	}
+	return r.window[at-r.windowAt:][:n]
+}
+
+func (r *reader) uint(to *uint64, key string, v Raw) *fault {
+	n, ok := v.Uint64()
+	if !ok {
+		return r.want(key, v, "a whole number, 0 or more")
+	}
+	*to = n
+	return nil
+}
+
+func (r *reader) part(v Raw) *fault {
+	n, ok := v.Uint64()
+	if !ok || n > math.MaxInt32 {
+		return r.want("part", v, "a whole number, 0 or more")
+	}
+	r.f.Part = int(n)
+	return nil
+}
+
+func (r *reader) bool(to *bool, key string, v Raw) *fault {
+	b, ok := v.Bool()
+	if !ok {
+		return r.want(key, v, "a bool")
+	}
+	*to = b
+	return nil
+}
+
+func (r *reader) ts(v Raw) *fault {
+	ms, ok := millisOf(v)
+	if !ok {
+		return r.want("ts", v, "milliseconds since 1970")
+	}
+	r.f.TS = ms
+	return nil
+}
+
+// maxMillis is the end of time of the clients that keep it in a float64.
+const maxMillis = 8.64e15
+
+// millisOf reads a time: milliseconds in any numeric form, fractions cut off,
+// or a timestamp.
+func millisOf(v Raw) (int64, bool) {
+	if t, ok := v.Time(); ok {
+		return t.UnixMilli(), true
+	}
+	f, ok := v.Float64()
+	if !ok || math.IsNaN(f) || math.Abs(f) > maxMillis {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+func (r *reader) metadata(v value) *fault {
+	switch {
+	case v.kind != KindMap:
+		return r.want("metadata", v.raw, "a map")
+	case v.n > MaxKeys:
+		return r.refuse("metadata", "has "+strconv.Itoa(v.n)+" keys, the most is "+strconv.Itoa(MaxKeys))
+	}
+	r.f.Metadata = make(Fields, 0, v.n)
+	for c := v.raw.pairs(); c.next(); {
+		r.f.Metadata = append(r.f.Metadata, Field{r.textAt(v.at+c.keyAt, len(c.key)), c.value})
+	}
+	return nil
+}
+
+// finish checks what no single field can tell.
+func (r *reader) finish() *fault {
+	f := r.f
+	if f.Type == "" {
+		return r.refuse("type", "missing")
+	}
+	if f.Type == TypeParam && f.Key == "" {
+		f.Key, f.Name = f.Name, ""
+	}
+	if len(f.Extra) > 0 {
+		f.adoptOldLayout()
+	}
+	if k := f.Content.Kind(); k != KindMap && k != KindAbsent {
+		return r.refuse("content", "is "+k.String()+", want a map")
+	}
+	if f.Type == TypeCancel {
+		f.adoptCall()
+	}
+	if r.notFinite != nil && !f.takes(r.payload) {
+		return r.notFinite
+	}
+	return nil
+}
+
+// takes reports whether the payload of that name is the frame's own: then it is
+// judged as arguments or result, not as part of the message.
+func (f *Frame) takes(payload string) bool {
+	return (f.Type == TypeToolCall && payload == "arguments") || (f.Type == TypeToolResult && payload == "result")
+}
+
+// adoptCall takes a CANCEL's call from its content, where it may stand alone.
+func (f *Frame) adoptCall() {
+	if f.ToolCallID == "" {
+		f.ToolCallID = f.Content.text("toolCallId")
+	}
+	if f.Name == "" {
+		f.Name = f.Content.text("name")
+	}
+}
+
+// adoptOldLayout reads frames that carry their payload at the top level, under
+// a key of their type, and their time as timestamp. A stack never travels on.
+func (f *Frame) adoptOldLayout() {
+	if ms, ok := millisOf(f.Extra.Get("timestamp")); ok && f.TS == 0 {
+		f.TS = ms
+		f.Extra.Delete("timestamp")
+	}
+	if f.Type == TypeError {
+		f.Extra.Delete("stack")
+	}
+	key := oldPayloadKey(f.Type)
+	v := f.Extra.Get(key)
+	if v == nil || !f.Content.Absent() {
+		return
+	}
+	f.Extra.Delete(key)
+	f.Content = v
+	if f.Type == TypeError {
+		f.Content = errorContent(v)
+	}
+}
+
+func oldPayloadKey(t Type) string {
+	switch t {
+	case TypeError:
+		return "error"
+	case TypeProgress:
+		return "progress"
+	case TypeData, TypeToolCall, TypeToolResult:
+		return "data"
+	}
+	return ""
+}
+
+// errorContent gives an error that is a text, or an object with a stack, as
+// content.
+func errorContent(v Raw) Raw {
+	if s, ok := v.Text(); ok {
+		return Fields{{"message", Value(s)}}.Raw()
+	}
+	if v.Lookup("stack") == nil {
+		return v
+	}
+	fs := v.Fields()
+	fs.Delete("stack")
+	return fs.Raw()
+}
+
+func (r *reader) want(key string, got Raw, want string) *fault {
+	return r.refuse(key, "is "+got.preview()+", want "+want)
+}
+
+func (r *reader) refuse(key, why string) *fault {
+	return &fault{r.start, "/" + key, why}
+}
