@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/weavebus/weavebus/internal/engine"
@@ -179,10 +180,8 @@ func oneOf(words ...string) func(string, json.RawMessage) error {
 		if err != nil {
 			return err
 		}
-		for _, w := range words {
-			if text == w {
-				return nil
-			}
+		if slices.Contains(words, text) {
+			return nil
 		}
 		return invalid(key, "%q is not one of %s", text, strings.Join(words, ", "))
 	}
