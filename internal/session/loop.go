@@ -164,11 +164,11 @@ func (s *State) EndTurn(owner Owner, reason string, err error) ([]Change, error)
 }
 
 func (s *State) endTurn(reason string, err error) []Change {
-	var said []Change
-	if err != nil {
-		said = []Change{s.frameChange(frames.Fail(err, frames.WithMeta("phase", "turn")))}
+	if err == nil {
+		return s.turnOver(reason)
 	}
-	return append(said, s.turnOver(reason)...)
+	said := s.frameChange(frames.Fail(err, frames.WithMeta("phase", "turn")))
+	return append([]Change{said}, s.turnOver(reason)...)
 }
 
 // Release gives the session up; job is the sequence in WB_RUN of the job that
