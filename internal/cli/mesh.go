@@ -184,14 +184,22 @@ func (c *console) workspaceDir(flag, state string) (string, error) {
 // checkWorkspace refuses a folder that would show the tools our own keys and
 // configuration.
 func checkWorkspace(dir, state string) error {
-	for _, private := range []string{state, configHome()} {
-		if private != "" && (within(private, dir) || within(dir, private)) {
+	for _, folder := range private(state) {
+		if within(folder, dir) || within(dir, folder) {
 			return frames.NewError(frames.CodeDenied,
-				"workspace %s and %s must not contain one another: tools could read keys there; choose another workspace, or another --state", dir, private).
+				"workspace %s and %s must not contain one another: tools could read keys there; choose another workspace, or another --state", dir, folder).
 				WithReason("workspace_holds_state")
 		}
 	}
 	return nil
+}
+
+// private lists the folders that no workspace may touch.
+func private(state string) []string {
+	if home := configHome(); home != "" {
+		return []string{state, home}
+	}
+	return []string{state}
 }
 
 // within reports whether path is dir or lies in it, links resolved as far as

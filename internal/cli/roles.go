@@ -31,8 +31,6 @@ type roleConfig struct {
 	models     models
 	workspaces []workspacetools.Workspace
 	private    []string // folders that no workspace may touch
-	identity   string   // of tools; empty is the default
-	ownerRuns  bool
 	allowRoot  bool
 	environ    []string
 }
@@ -107,9 +105,8 @@ func (m *models) providers() ([]provider.Provider, error) {
 
 func newWorkspaceTools(cfg *roleConfig) (app.Service, error) {
 	return workspacetools.New(workspacetools.Config{
-		Workspaces: cfg.workspaces, Identity: cfg.identity, Environ: cfg.environ,
-		OwnerCommands: cfg.ownerRuns, AllowRoot: cfg.allowRoot,
-	})
+		Workspaces: cfg.workspaces, Environ: cfg.environ, Private: cfg.private, AllowRoot: cfg.allowRoot,
+	}), nil
 }
 
 // workspaceFlag reads NAME=DIR, or DIR, whose name is then that of the folder.

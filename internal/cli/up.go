@@ -13,7 +13,6 @@ import (
 	"github.com/weavebus/weavebus/internal/assets"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
-	workspacetools "github.com/weavebus/weavebus/services/workspace-tools"
 )
 
 // upCmd runs a whole mesh.
@@ -62,7 +61,7 @@ func stopped(err error) error {
 }
 
 func (cmd *upCmd) services(c *console, state string) ([]app.Service, error) {
-	cfg := &roleConfig{models: c.models, environ: environ(), ownerRuns: true}
+	cfg := &roleConfig{models: c.models, environ: environ(), private: private(state), allowRoot: true}
 	names := meshRoles
 	for _, flag := range cmd.Workspace {
 		w := workspaceFlag(flag)
@@ -74,19 +73,11 @@ func (cmd *upCmd) services(c *console, state string) ([]app.Service, error) {
 			w.Name = nameOf(dir)
 		}
 		cfg.workspaces = append(cfg.workspaces, w)
-		c.warnRoot(w)
 	}
 	if len(cfg.workspaces) > 0 {
 		names = append(names[:len(names):len(names)], "workspace-tools")
 	}
 	return cfg.services(names...)
-}
-
-// warnRoot says as whom commands run where the process is root.
-func (c *console) warnRoot(w workspacetools.Workspace) {
-	if text := workspacetools.RootWarning(w.Dir); text != "" {
-		c.note("weavebus: %s", text)
-	}
 }
 
 type upInfo struct {
@@ -138,7 +129,6 @@ func shellQuote(s string) string {
 type serveCmd struct {
 	Roles     []string `arg:"" name:"role" help:"Roles to run: harness, llm, workspace-tools, router, loop."`
 	Workspace []string `name:"workspace" short:"w" placeholder:"[NAME=]DIR" help:"Folder that workspace-tools serves; may be repeated."`
-	Identity  string   `name:"tool-identity" help:"Identity of workspace-tools." default:"local" env:"WEAVEBUS_TOOL_IDENTITY"`
 	Keys      string   `name:"keys" placeholder:"DIR" help:"Folder with a seed file IDENTITY.nk for each role. Default: that of the state folder, if it is there." env:"WEAVEBUS_KEYS"`
 	Admin     string   `name:"admin" placeholder:"[HOST]:PORT" help:"Open an HTTP port with /livez and /readyz." env:"WEAVEBUS_ADMIN"`
 	AllowRoot bool     `name:"allow-root" help:"Let workspace-tools run as root."`
@@ -153,7 +143,7 @@ func (cmd *serveCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	cfg := &roleConfig{models: c.models, environ: environ(), identity: cmd.Identity, allowRoot: cmd.AllowRoot}
+	cfg := &roleConfig{models: c.models, environ: environ(), private: private(state), allowRoot: cmd.AllowRoot}
 	for _, flag := range cmd.Workspace {
 		w := workspaceFlag(flag)
 		if w.Dir, err = c.workspaceDir(w.Dir+"/", state); err != nil {

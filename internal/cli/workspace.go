@@ -42,8 +42,7 @@ func (c *console) provideWorkspace(ctx context.Context, m *mesh, state, flag, di
 
 func (c *console) serveWorkspace(ctx context.Context, m *mesh, state, dir string) error {
 	w := workspacetools.Workspace{Name: nameOf(dir), Dir: dir}
-	c.warnRoot(w)
-	s, err := newWorkspaceTools(&roleConfig{workspaces: []workspacetools.Workspace{w}, ownerRuns: true, environ: environ()})
+	s, err := newWorkspaceTools(&roleConfig{workspaces: []workspacetools.Workspace{w}, environ: environ(), private: private(state), allowRoot: true})
 	if err != nil {
 		return err
 	}
