@@ -160,10 +160,10 @@ func (r *rig) loop(cfg loop.Config) *process {
 	ctx, stop := context.WithCancel(r.t.Context())
 	work, kill := context.WithCancelCause(context.WithoutCancel(r.t.Context()))
 	p := &process{
-		conn: r.mesh.Connect(r.t, loop.Identity, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})),
+		conn: r.mesh.Connect(r.t, "loop", nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})),
 		stop: stop, kill: func() { kill(errHard) }, done: make(chan struct{}),
 	}
-	env := app.Env{Identity: loop.Identity, Prefix: "wb", NATS: p.conn, Work: work, Log: slog.New(slog.NewTextHandler(logTo{r.t}, nil))}
+	env := app.Env{Identity: "loop", Prefix: "wb", NATS: p.conn, Work: work, Log: slog.New(slog.NewTextHandler(logTo{r.t}, nil))}
 	ready := make(chan struct{})
 	go func() {
 		defer close(p.done)
