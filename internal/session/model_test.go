@@ -45,7 +45,7 @@ func (m *machine) attempt(t *rapid.T, tr session.Transition) {
 	}
 }
 
-func (m *machine) say(t *rapid.T) {
+func (m *machine) say(*rapid.T) {
 	text := fmt.Sprint("text", len(m.said))
 	m.said = append(m.said, text)
 	m.input(frames.Text(text, frames.WithID(text)))
@@ -302,7 +302,7 @@ func (m *machine) checkHistory(t *rapid.T) {
 			owed = append(owed, c.ID)
 		}
 	}
-	var pending []string
+	pending := make([]string, 0, len(m.state().Pending))
 	for _, c := range m.state().Pending {
 		pending = append(pending, c.ID)
 	}
