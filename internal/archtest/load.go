@@ -54,10 +54,11 @@ type module struct {
 	requires []required
 	exports  map[string]string // full import path → export data file, of pkg/... and what it needs
 	sources  []source
+	fset     *token.FileSet // of all sources
 }
 
 func load(ctx context.Context, dir string) (*module, error) {
-	m := &module{packages: map[string]*listed{}, exports: map[string]string{}}
+	m := &module{packages: map[string]*listed{}, exports: map[string]string{}, fset: token.NewFileSet()}
 	steps := []func(context.Context, string) error{
 		m.loadRequires, m.loadPackages, m.loadExports, m.loadSources,
 	}
@@ -143,8 +144,7 @@ func (m *module) loadSource(root, path string) error {
 	if err != nil {
 		return fmt.Errorf("source file: %w", err)
 	}
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, path, text, parser.ParseComments)
+	file, err := parser.ParseFile(m.fset, path, text, parser.ParseComments)
 	if err != nil {
 		return fmt.Errorf("source file: %w", err)
 	}
@@ -156,7 +156,7 @@ func (m *module) loadSource(root, path string) error {
 		path:  filepath.ToSlash(rel),
 		lines: bytes.Count(text, []byte("\n")),
 		test:  strings.HasSuffix(path, "_test.go"),
-		fset:  fset,
+		fset:  m.fset,
 		ast:   file,
 	})
 	return nil

@@ -140,28 +140,6 @@ func longFiles(m *module) []Finding {
 	return found
 }
 
-// sleeps finds time.Sleep in test files outside the function given to
-// synctest.Test, where time is virtual.
-func sleeps(m *module) []Finding {
-	var found []Finding
-	for _, s := range m.sources {
-		if !s.test {
-			continue
-		}
-		imported := s.imports()
-		ast.Inspect(s.ast, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok && qualified(call.Fun, imported) == "testing/synctest.Test" {
-				return false
-			}
-			if qualified(n, imported) == "time.Sleep" {
-				found = append(found, s.at(n, "uses time.Sleep outside synctest.Test"))
-			}
-			return true
-		})
-	}
-	return found
-}
-
 // skips finds Skip, Skipf and SkipNow on values of package testing, and
 // testing.Short, which is a skip too. rapid's Skip drops a step, not a test.
 func skips(m *module) []Finding {

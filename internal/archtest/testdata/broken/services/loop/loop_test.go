@@ -29,3 +29,33 @@ func TestReal(t *testing.T) {
 type reader struct{}
 
 func (reader) Skip() {}
+
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	synctest.Test(t, func(t *testing.T) { test(t) })
+}
+
+func TestVirtualByHelpers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		after := reader{}
+		pause(after)
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestRealByHelpers(t *testing.T) {
+	after()
+	rest(reader{})
+}
+
+func pause(r reader) { r.wait() }
+
+func (reader) wait() { time.Sleep(time.Hour) }
+
+// Named by nobody here: an interface of the code under test.
+func (reader) Read() { time.Sleep(time.Hour) }
+
+func rest(r reader) { r.both(); time.Sleep(time.Second) }
+
+func after() { time.Sleep(time.Second) }
+
+func (r reader) both() { time.Sleep(time.Second) }
