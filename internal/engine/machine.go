@@ -35,7 +35,8 @@ type Used struct {
 
 // Call is a call of an assistant message, as it is run.
 type Call struct {
-	// ID is the runtime's, unique for ever; empty until the answer was committed.
+	// ID is the runtime's, unique for ever; empty until the answer was committed. A
+	// call that is prepared with an ID was started before, by another process.
 	ID string
 	// Name is the model's own word for the tool.
 	Name      string

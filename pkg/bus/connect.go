@@ -125,6 +125,9 @@ func (d Dial) refused(err error) error {
 	if e, ok := errors.AsType[*frames.Error](err); ok {
 		return e
 	}
+	if bad, ok := errors.AsType[*url.Error](err); ok { // its own text holds the password
+		return frames.NewError(frames.CodeValidationInput, "Dial.URL: cannot be read: %w", bad.Err)
+	}
 	at := shownURL(d.URL)
 	for _, denial := range denials {
 		if errors.Is(err, denial) {

@@ -47,7 +47,7 @@ type call struct {
 func (c *call) run(ctx context.Context, args json.RawMessage, returned func()) {
 	limit := c.info.Deadline.Sub(c.started)
 	ctx = context.WithValue(ctx, callKey{}, c)
-	ctx, cancel := context.WithDeadlineCause(ctx, c.info.Deadline, timedOut(&c.tool.decl, limit))
+	ctx, cancel := context.WithDeadlineCause(ctx, c.info.Deadline, frames.Timeout(c.info.Tool, limit).WithReplay(c.tool.decl.ReplaySafe()))
 	defer cancel()
 	defer c.keepAlive()()
 	defer c.watch(ctx)()
@@ -128,7 +128,7 @@ func (c *call) settle(res *frames.ToolResult) {
 	c.live.close()
 	err := c.send(res)
 	if frames.CodeOf(err) == frames.CodeTooLarge {
-		res = c.stamped(&frames.ToolResult{Err: tooLarge(err)})
+		res = c.stamped(&frames.ToolResult{Err: tooLarge(frames.AsError(err))})
 		err = c.send(res)
 	}
 	if err != nil {

@@ -185,14 +185,15 @@ func (s *server) open(r *bus.Request) (*call, json.RawMessage, *frames.Error) {
 	}
 	t := s.set.find(name)
 	if t == nil {
-		return nil, nil, frames.NewError(frames.CodeNotFound, "Tool %q not found", name)
+		all, _ := s.set.after(0)
+		return nil, nil, frames.NotFound(name, all)
 	}
 	args, aerr := f.Arguments()
 	switch limit := s.conn.InlineLimit(); {
 	case aerr != nil:
 		return nil, nil, frames.AsError(aerr)
 	case len(args) > limit:
-		return nil, nil, frames.NewError(frames.CodeTooLarge, "the arguments have %d bytes, the limit is %d", len(args), limit)
+		return nil, nil, frames.TooLarge("the arguments of tool "+name, int64(len(args)), int64(limit))
 	}
 	return s.newCall(r, f, t), args, nil
 }
@@ -202,7 +203,7 @@ func (s *server) open(r *bus.Request) (*call, json.RawMessage, *frames.Error) {
 func onlyCall(r *bus.Request, name string) (*frames.Frame, *frames.Error) {
 	f := r.First(frames.TypeToolCall)
 	if f == nil {
-		return nil, badCall("Unknown frame type: %s", r.Frames[0].Type)
+		return nil, frames.UnknownType(r.Frames[0].Type)
 	}
 	for i := range r.Frames {
 		if g := &r.Frames[i]; g.Type == frames.TypeToolCall && g != f {

@@ -46,6 +46,7 @@ func (r *rig) connect(identity string, opts ...nats.Option) *bus.Conn {
 type service struct {
 	r    *rig
 	id   string
+	conn *bus.Conn
 	stop context.CancelFunc
 	done chan error
 	once sync.Once
@@ -55,13 +56,17 @@ type service struct {
 // serve starts an instance and waits until it is ready; it is stopped with the test.
 func (r *rig) serve(s *tool.Set, id string, opts ...tool.ServeOption) *service {
 	r.t.Helper()
+	return r.serveOn(r.connect("local"), s, id, opts...)
+}
+
+func (r *rig) serveOn(conn *bus.Conn, s *tool.Set, id string, opts ...tool.ServeOption) *service {
+	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	srv := &service{r: r, id: id, stop: cancel, done: make(chan error, 1)}
+	srv := &service{r: r, id: id, conn: conn, stop: cancel, done: make(chan error, 1)}
 	ready := make(chan struct{})
 	opts = append([]tool.ServeOption{
 		tool.Instance(id), tool.OnReady(func() { close(ready) }), tool.Logger(slog.New(slog.DiscardHandler)),
 	}, opts...)
-	conn := r.connect("local")
 	go func() { srv.done <- tool.Serve(ctx, conn, s, opts...) }()
 	r.t.Cleanup(func() {
 		if err := srv.end(); err != nil {

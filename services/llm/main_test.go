@@ -74,7 +74,7 @@ func (r *rig) serve(cfg llm.Config) *service {
 	work, kill := context.WithCancelCause(context.WithoutCancel(r.t.Context()))
 	s := &service{stop: stop, kill: func() { kill(errHard) }, done: make(chan struct{})}
 	env := app.Env{
-		Identity: llm.Identity, Prefix: "wb", NATS: r.mesh.Connect(r.t, llm.Identity), Work: work,
+		Identity: "llm", Prefix: "wb", NATS: r.mesh.Connect(r.t, "llm"), Work: work,
 		Log: slog.New(slog.DiscardHandler),
 	}
 	ready := make(chan struct{})
@@ -93,5 +93,5 @@ func (r *rig) serve(cfg llm.Config) *service {
 
 // envWithout is an environment for a service that does not come to use it.
 func envWithout(r *rig) app.Env {
-	return app.Env{Identity: llm.Identity, Prefix: "wb", Work: r.t.Context(), Log: slog.New(slog.DiscardHandler)}
+	return app.Env{Identity: "llm", Prefix: "wb", Work: r.t.Context(), Log: slog.New(slog.DiscardHandler)}
 }

@@ -39,10 +39,10 @@ type rig struct {
 	play func(ctx context.Context, n int, req *provider.Request) ([]provider.Event, error)
 }
 
-func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
+func inBubble(t *testing.T, test func(t *testing.T, r *rig), opts ...bustest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, mesh: bustest.Start(t)}
+		r := &rig{t: t, mesh: bustest.Start(t, opts...)}
 		r.me = r.connect("me")
 		r.adapter()
 		test(t, r)
@@ -160,10 +160,10 @@ func (r *rig) loop(cfg loop.Config) *process {
 	ctx, stop := context.WithCancel(r.t.Context())
 	work, kill := context.WithCancelCause(context.WithoutCancel(r.t.Context()))
 	p := &process{
-		conn: r.mesh.Connect(r.t, loop.Identity, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})),
+		conn: r.mesh.Connect(r.t, "loop", nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})),
 		stop: stop, kill: func() { kill(errHard) }, done: make(chan struct{}),
 	}
-	env := app.Env{Identity: loop.Identity, Prefix: "wb", NATS: p.conn, Work: work, Log: slog.New(slog.NewTextHandler(logTo{r.t}, nil))}
+	env := app.Env{Identity: "loop", Prefix: "wb", NATS: p.conn, Work: work, Log: slog.New(slog.NewTextHandler(logTo{r.t}, nil))}
 	ready := make(chan struct{})
 	go func() {
 		defer close(p.done)
@@ -199,21 +199,23 @@ func (r *rig) tools(id string, add func(s *tool.Set)) (stop func()) {
 	add(set)
 	conn := r.connect("local")
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
-	ready, done := make(chan struct{}), make(chan error, 1)
+	ready, done := make(chan struct{}), make(chan struct{})
+	var err error
 	go func() {
-		done <- tool.Serve(ctx, conn, set, tool.Instance(id), tool.OnReady(func() { close(ready) }), tool.Logger(slog.New(slog.DiscardHandler)))
+		defer close(done)
+		err = tool.Serve(ctx, conn, set, tool.Instance(id), tool.OnReady(func() { close(ready) }), tool.Logger(slog.New(slog.DiscardHandler)))
 	}()
 	select {
 	case <-ready:
-	case err := <-done:
+	case <-done:
 		r.t.Fatal(err)
 	}
-	stop = sync.OnceFunc(func() {
+	stop = func() {
 		cancel()
-		if err := <-done; err != nil {
+		if <-done; err != nil {
 			r.t.Errorf("tools %s: %v", id, err)
 		}
-	})
+	}
 	r.t.Cleanup(stop)
 	synctest.Wait()
 	return stop

@@ -98,10 +98,23 @@ func (h *harness) nudge(head *session.Head) {
 		}
 		return
 	}
-	if head.State.Work() {
-		_, err := h.jobs.Post(h.r.t.Context(), h.key)
-		h.r.must(err)
+	for head.State.Work() && !h.underWay(head) {
+		time.Sleep(250 * time.Millisecond) // virtual time
 	}
+}
+
+// underWay posts the session's job. One that stands counts, unless it is the job
+// with which the session was given up, and which is about to be acknowledged.
+func (h *harness) underWay(head *session.Head) bool {
+	h.r.t.Helper()
+	stands, err := h.jobs.Post(h.r.t.Context(), h.key)
+	h.r.must(err)
+	if !stands {
+		return true
+	}
+	n, err := h.jobs.Standing(h.r.t.Context(), h.key)
+	h.r.must(err)
+	return n != 0 && n != head.State.Job
 }
 
 func (h *harness) say(text string) { h.r.t.Helper(); h.input(frames.Text(text)) }

@@ -8,12 +8,14 @@ import (
 	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/internal/engine"
 	"github.com/weavebus/weavebus/internal/registry"
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
 )
 
 // tools are the mesh's tools as one run may call them.
 type tools struct {
+	conn     *bus.Conn
 	d        *dispatch.Dispatcher
 	patterns engine.Patterns
 	// call is what all calls of the run have in common.
@@ -66,14 +68,19 @@ func (t *tools) Prepare(ctx context.Context, c engine.Call) (*engine.Ticket, err
 	decl := p.Declaration
 	return &engine.Ticket{
 		Identity: decl.Identity, Replay: decl.Replay, Sequential: decl.ExecutionMode == frames.Sequential,
-		Lock: lockOf(decl, call.Arguments), Start: t.start(p),
+		Lock: lockOf(decl, call.Arguments), Start: t.start(p, c.ID != ""),
 	}, nil
 }
 
-func (t *tools) start(p *dispatch.Prepared) func(context.Context, string, func(*frames.Frame), func(*frames.ToolResult)) func(error) {
+// start gives what starts a prepared call; second says that an earlier process
+// started it before.
+func (t *tools) start(p *dispatch.Prepared, second bool) func(context.Context, string, func(*frames.Frame), func(*frames.ToolResult)) func(error) {
 	return func(ctx context.Context, id string, live func(*frames.Frame), done func(*frames.ToolResult)) func(error) {
 		started := *p
 		started.ID, started.OnFrame = id, live
+		if second {
+			return t.startAgain(ctx, &started, done)
+		}
 		return t.d.Start(ctx, &started, done)
 	}
 }

@@ -22,8 +22,12 @@ func (s *suite) checkLiveness(ctx context.Context) error {
 		return err
 	}
 	for id, want := range map[string]string{f.ToolCallID: "done", nuid.Next(): "unknown"} {
-		if state, err := s.whoRuns(ctx, id); err != nil || state != want {
-			return fmt.Errorf("whoRuns was answered %q, %w; want %q", state, err, want)
+		state, err := s.whoRuns(ctx, id)
+		if err != nil {
+			return err
+		}
+		if state != want {
+			return fmt.Errorf("whoRuns was answered %q, want %q", state, want)
 		}
 	}
 	return nil
@@ -31,8 +35,11 @@ func (s *suite) checkLiveness(ctx context.Context) error {
 
 func (s *suite) whoRuns(ctx context.Context, id string) (string, error) {
 	fs, err := s.request(ctx, s.control(), frames.Meta(map[string]any{"whoRuns": id}))
-	if err != nil || len(fs) != 1 {
-		return "", fmt.Errorf("whoRuns was answered with %d frames: %w", len(fs), err)
+	if err != nil {
+		return "", err
+	}
+	if len(fs) != 1 {
+		return "", fmt.Errorf("whoRuns was answered with %d frames, want META", len(fs))
 	}
 	state, _ := fs[0].Content.Lookup("state").Text()
 	return state, nil
