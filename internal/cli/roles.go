@@ -23,7 +23,7 @@ import (
 // role is a service that a process may run.
 type role struct {
 	name, help string
-	make     func(r *roleConfig) (app.Service, error)
+	make       func(r *roleConfig) (app.Service, error)
 }
 
 // roleConfig is what the roles are made of.
