@@ -210,7 +210,7 @@ func (r *rig) Prepare(_ context.Context, c engine.Call) (*engine.Ticket, error) 
 // after is a tool that takes a time and answers with its arguments.
 func after(d time.Duration) fakeTool {
 	return fakeTool{run: func(c call) *frames.ToolResult {
-		time.Sleep(d) // virtual time
+		<-time.After(d) // virtual time
 		return &frames.ToolResult{Result: []byte(c.args)}
 	}}
 }

@@ -371,7 +371,7 @@ func TestToolOutputAndTicksAreShown(t *testing.T) {
 			out.Seq = 7
 			c.live(&out)
 			c.live(&tick)
-			time.Sleep(12 * time.Second) // virtual time
+			<-time.After(12 * time.Second) // virtual time
 			return &frames.ToolResult{}
 		}}
 		var streams []string
@@ -445,7 +445,7 @@ func TestHardStopKeepsAndShowsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := r.noted()
-		time.Sleep(10 * time.Second) // virtual time
+		<-time.After(10 * time.Second) // virtual time
 		if got := r.noted(); got != before || strings.Contains(got, "TOOL_RESULT") {
 			t.Errorf("happened after the stop:\n%s", got)
 		}

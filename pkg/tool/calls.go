@@ -144,14 +144,16 @@ func (s *server) serveCall(ctx context.Context, r *bus.Request) {
 		return
 	}
 	c, args, err := s.open(r)
-	if err == nil {
-		err = s.calls.begin(c)
-	}
 	if err != nil {
 		s.refuse(r, err)
 		return
 	}
-	ctx, c.stop = context.WithCancelCause(ctx)
+	ctx, c.stop = context.WithCancelCause(ctx) // before a CANCEL can find the call
+	if err := s.calls.begin(c); err != nil {
+		c.stop(nil)
+		s.refuse(r, err)
+		return
+	}
 	go func() {
 		defer c.stop(nil)
 		defer s.calls.sent()

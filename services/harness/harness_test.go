@@ -428,3 +428,24 @@ func TestForeignReply(t *testing.T) {
 		}
 	})
 }
+
+// A stream that is gone fails the input that comes, and nothing else.
+func TestStreamIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mesh := bustest.Start(t)
+		begin(t, mesh)
+		c := dial(t, mesh, "s1")
+		c.start()
+		c.until("idle 0")
+		if err := mesh.JetStream(t, "admin").DeleteStream(t.Context(), assets.InStream(mesh.Prefix())); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.send(frames.Text("lost")); frames.CodeOf(err) != frames.CodeUnavailable {
+			t.Errorf("input without a stream: %v, want UNAVAILABLE", err)
+		}
+		time.Sleep(time.Minute)
+		if s := c.get(); s["status"] != "idle" {
+			t.Errorf("state %v", s)
+		}
+	})
+}

@@ -290,7 +290,7 @@ func TestAbortWhileTheModelSpeaks(t *testing.T) {
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("ended after %v", took)
 		}
-		time.Sleep(2 * time.Minute) // the adapter of this test ends
+		<-time.After(2 * time.Minute) // the adapter of this test ends
 	})
 }
 
@@ -384,7 +384,7 @@ func TestRunsAreBoundedForEachDepth(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.loop(loop.Config{Runs: 1})
 		r.play = func(context.Context, int, *provider.Request) ([]provider.Event, error) {
-			time.Sleep(time.Second) // virtual time
+			<-time.After(time.Second) // virtual time
 			return answer("done"), nil
 		}
 		first := r.start(frames.Msgpack, "a")
@@ -407,7 +407,7 @@ func TestStreamIdThatRunsAlready(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.loop(loop.Config{})
 		r.play = func(context.Context, int, *provider.Request) ([]provider.Event, error) {
-			time.Sleep(time.Second) // virtual time
+			<-time.After(time.Second) // virtual time
 			return answer("done"), nil
 		}
 		first := r.start(frames.Msgpack, "a")

@@ -99,7 +99,7 @@ func (h *harness) nudge(head *session.Head) {
 		return
 	}
 	for head.State.Work() && !h.underWay(head) {
-		time.Sleep(250 * time.Millisecond) // virtual time
+		<-time.After(250 * time.Millisecond) // virtual time
 	}
 }
 
@@ -199,7 +199,7 @@ func (h *harness) settled() {
 		if head.State.Owner == nil && n == 0 {
 			return
 		}
-		time.Sleep(100 * time.Millisecond) // virtual time
+		<-time.After(100 * time.Millisecond) // virtual time
 	}
 	h.r.t.Fatalf("not given up: owner %+v", h.head().State.Owner)
 }

@@ -172,7 +172,7 @@ func TestCancelWhileTheModelSpeaks(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.loop(loop.Config{})
 		r.play = func(context.Context, int, *provider.Request) ([]provider.Event, error) {
-			time.Sleep(time.Minute) // virtual time
+			<-time.After(time.Minute) // virtual time
 			return answer("too late"), nil
 		}
 		h := r.session("s1")
@@ -181,7 +181,7 @@ func TestCancelWhileTheModelSpeaks(t *testing.T) {
 		h.input(frames.NewFrame(frames.TypeCancel, nil))
 		h.await("META idle 1", 1)
 		h.settled()
-		time.Sleep(2 * time.Minute) // the adapter of this test ends
+		<-time.After(2 * time.Minute) // the adapter of this test ends
 		if got := strings.Join(briefs(h.durable()), "\n"); strings.Contains(got, "too late") {
 			t.Errorf("the answer of a cancelled turn counts:\n%s", got)
 		}

@@ -84,7 +84,7 @@ func TestLoopThatDiesWhileTheModelSpeaks(t *testing.T) {
 		first := r.loop(loop.Config{})
 		r.play = func(_ context.Context, n int, _ *provider.Request) ([]provider.Event, error) {
 			if n == 1 {
-				time.Sleep(3 * time.Second) // virtual time
+				<-time.After(3 * time.Second) // virtual time
 			}
 			return answer("once"), nil
 		}
@@ -218,9 +218,9 @@ func TestLostSessionIsLeftAtOnce(t *testing.T) {
 		thief := session.Owner{Nonce: "other", Identity: "loop", Instance: "elsewhere"}
 		head, err := h.store.Update(t.Context(), h.key, func(s *session.State) ([]session.Change, error) { return s.Take(thief) })
 		r.must(err)
-		time.Sleep(21 * time.Second) // the lease looks
+		<-time.After(21 * time.Second) // the lease looks
 		shown := len(h.live()) + len(h.durable())
-		time.Sleep(10 * time.Second) // the call ends
+		<-time.After(10 * time.Second) // the call ends
 		if after := h.head(); after.N != head.N || len(h.live())+len(h.durable()) != shown {
 			t.Errorf("entry %d after %d, %d frames after %d", after.N, head.N, len(h.live())+len(h.durable()), shown)
 		}
@@ -260,7 +260,7 @@ func TestSessionThatIsDeletedWhileItRuns(t *testing.T) {
 		h.say("go")
 		h.await("META executing 1", 1)
 		r.must(h.store.Delete(t.Context(), h.key))
-		time.Sleep(time.Minute) // the job is delivered again, and acknowledged
+		<-time.After(time.Minute) // the job is delivered again, and acknowledged
 		n, err := h.jobs.Standing(t.Context(), h.key)
 		if r.must(err); n != 0 || len(r.asked()) != 1 {
 			t.Errorf("job %d stands, %d requests", n, len(r.asked()))
