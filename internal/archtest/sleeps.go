@@ -67,7 +67,7 @@ type bubbles struct {
 	keys      map[*ast.Ident]bool       // names of fields in composite literals
 }
 
-var entry = regexp.MustCompile(`^(Test|Benchmark|Fuzz|Example|init$)`)
+var entry = regexp.MustCompile(`^(Test|Benchmark|Fuzz|Example)|^init$`)
 
 func newBubbles(files []source) *bubbles {
 	b := &bubbles{
@@ -164,12 +164,12 @@ func (b *bubbles) use(method bool, name *ast.Ident, in *ast.FuncDecl) {
 // settle takes every function for virtual but the entries, then drops those
 // that real time reaches, until nothing changes. What nobody names is called
 // by the code under test.
-func (b *bubbles) settle(any bool) {
+func (b *bubbles) settle(anywhere bool) {
 	for changed := true; changed; {
 		changed = false
 		for method, names := range b.functions {
 			for name, virtual := range names {
-				if virtual && (!any || !b.onlyVirtual(b.uses[method][name])) {
+				if virtual && (!anywhere || !b.onlyVirtual(b.uses[method][name])) {
 					names[name], changed = false, true
 				}
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/weavebus/weavebus/internal/assets"
 	"github.com/weavebus/weavebus/internal/schema"
 	"github.com/weavebus/weavebus/pkg/bus"

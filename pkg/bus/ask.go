@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -115,7 +116,7 @@ type Ask struct {
 const maxTries = 4
 
 func retryPause(try int) time.Duration {
-	return time.Duration(5+rand.IntN(5<<try)) * time.Millisecond
+	return time.Duration(5+rand.IntN(5<<try)) * time.Millisecond //nolint:gosec // no secret
 }
 
 // NewAsk makes a request whose answers go to answers, from Send until Stop.

@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -194,9 +196,7 @@ func TraceHeader(ctx context.Context) nats.Header {
 		return nil
 	}
 	h := make(nats.Header, len(kept))
-	for k, v := range kept {
-		h[k] = v
-	}
+	maps.Copy(h, kept)
 	return h
 }
 

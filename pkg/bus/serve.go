@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -98,7 +99,7 @@ type Subscription struct {
 
 type handling struct {
 	c     *Conn
-	work  context.Context
+	work  context.Context //nolint:containedctx // outlives each request: handlers run under it
 	h     Handler
 	slots chan struct{}
 	s     *Subscription

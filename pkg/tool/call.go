@@ -55,7 +55,7 @@ func (c *call) run(ctx context.Context, args json.RawMessage, returned func()) {
 	lost := error(panicked(c.info.Tool)) // where the handler panics, or ends its goroutine
 	err := lost
 	defer func() {
-		if p := recover(); err == lost {
+		if p := recover(); err == lost { //nolint:errorlint // this very value: nothing came back
 			c.log.Error("tool panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 		returned()

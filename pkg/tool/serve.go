@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -20,7 +21,7 @@ const flushLimit = 10 * time.Second
 // serving is what the options of Serve set.
 type serving struct {
 	drain time.Duration
-	work  context.Context // what calls run under
+	work  context.Context //nolint:containedctx // an option: what calls run under
 	ready func()
 	log   *slog.Logger
 	id    string
@@ -174,7 +175,8 @@ func (s *server) flush(ctx context.Context) error {
 // before: NATS says so behind the back of who subscribes or publishes.
 func (s *server) denied(before error) error {
 	err := s.conn.NATS().LastError()
-	if err == nil || err == before || !errors.Is(err, nats.ErrPermissionViolation) {
+	if err == nil || err == before || //nolint:errorlint // the very same one
+		!errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
 	}
 	subjects := []string{s.conn.Announce(s.conn.Identity(), s.id)}

@@ -95,7 +95,7 @@ func (s *suite) checkRunning(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer x.close()
+		defer x.close() //nolint:gocritic // both exchanges last until the check ends
 		if err := s.checkConflict(ctx, f); err != nil {
 			return err
 		}
