@@ -139,7 +139,7 @@ func (c *console) join(ctx context.Context, state string) (*bus.Conn, error) {
 	}
 	if err != nil {
 		c.log.Debug("mesh.json is stale", "url", f.URL, "error", err)
-		return nil, nil //nolint:nilerr,nilnil // a stale file is no mesh
+		return nil, nil //nolint:nilnil // a stale file is no mesh
 	}
 	return conn, nil
 }
@@ -221,8 +221,8 @@ func within(path, dir string) bool {
 }
 
 func resolved(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
 	}
 	parent := filepath.Dir(path)
 	if parent == path {

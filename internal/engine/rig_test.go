@@ -240,4 +240,5 @@ func (r *rig) want(got, want string) {
 	}
 }
 
-func intp(n int) *int { return &n }
+//go:fix inline
+func intp(n int) *int { return new(n) }

@@ -29,7 +29,7 @@ type run struct {
 func params(pairs ...any) []*frames.Frame {
 	out := make([]*frames.Frame, 0, len(pairs)/2+1)
 	for i := 0; i < len(pairs); i += 2 {
-		f := frames.Param(pairs[i].(string), pairs[i+1]) //nolint:forcetypeassert // of this test
+		f := frames.Param(pairs[i].(string), pairs[i+1])
 		out = append(out, &f)
 	}
 	return out

@@ -66,7 +66,6 @@ func TestTurnOfASession(t *testing.T) {
 			TEXT look
 			TEXT slow half way
 			TICK
-			TICK
 			TEXT two
 			TEXT things`)
 		h.check()
