@@ -153,6 +153,18 @@ func (p *process) crash() {
 	<-p.done
 }
 
+// end stops the service, hard where it does not end by itself.
+func (p *process) end() {
+	p.stop()
+	select {
+	case <-p.done:
+	case <-time.After(time.Second): // virtual time
+		p.kill()
+		<-p.done
+	}
+	<-time.After(time.Second) // what the connection drains meanwhile
+}
+
 var errHard = errors.New("the soft stop is over")
 
 func (r *rig) loop(cfg loop.Config) *process {
@@ -174,7 +186,7 @@ func (r *rig) loop(cfg loop.Config) *process {
 	case <-p.done:
 		r.t.Fatal(p.err)
 	}
-	r.t.Cleanup(func() { stop(); p.kill(); <-p.done })
+	r.t.Cleanup(p.end)
 	return p
 }
 
