@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -24,6 +25,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Deadline:            time.Now().Add(2 * time.Minute), // a command that hangs is a failure, not a wait
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir+"/home")
 			env.Setenv("XDG_STATE_HOME", env.WorkDir+"/home/state")
@@ -36,7 +38,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"mesh": meshUp, "exits": exits, "stop": meshStop,
+			"mesh": meshUp, "exits": exits, "stop": meshStop, "await": await,
 		},
 	})
 }
@@ -115,6 +117,23 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if want := args[0]; strings.TrimSpace(want) != itoa(code) {
 		ts.Fatalf("exit code %d, want %s", code, want)
+	}
+}
+
+// await waits until a file is there and not empty.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	limit := time.After(30 * time.Second)
+	for {
+		if info, err := os.Stat(ts.MkAbs(args[0])); err == nil && info.Size() > 0 {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-limit:
+			ts.Fatalf("%s did not come", args[0])
+		}
 	}
 }
 

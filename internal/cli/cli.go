@@ -66,9 +66,9 @@ type console struct {
 	in       io.Reader
 	out, err io.Writer
 	log      *slog.Logger
-	// live: out is a terminal.
-	live    bool
-	signals <-chan os.Signal
+	// live: out is a terminal; errLive: err is one.
+	live, errLive bool
+	signals       <-chan os.Signal
 }
 
 // Main runs the command line with the process's own streams, environment and
@@ -79,9 +79,13 @@ func Main(args []string) int {
 	defer signal.Stop(signals)
 	c := &console{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, signals: signals,
-		live: term.IsTerminal(int(os.Stdout.Fd())), //nolint:gosec // a file descriptor fits an int
+		live: isTerminal(os.Stdout), errLive: isTerminal(os.Stderr),
 	}
 	return c.main(args)
+}
+
+func isTerminal(f *os.File) bool {
+	return term.IsTerminal(int(f.Fd())) //nolint:gosec // a file descriptor fits an int
 }
 
 // exited is how kong's help and version leave: it is caught in main.
@@ -115,7 +119,8 @@ func (c *console) main(args []string) (code int) {
 	if err != nil {
 		return c.usage(err)
 	}
-	c.log = c.logger()
+	command, _, _ := strings.Cut(ctx.Command(), " ")
+	c.log = c.logger(command == "up" || command == "serve")
 	return c.fail(ctx.Run())
 }
 
@@ -128,14 +133,15 @@ func (c *console) usage(err error) int {
 	return exitUsage
 }
 
-func (c *console) logger() *slog.Logger {
+// logger writes text for people, and JSON where a service runs without a terminal.
+func (c *console) logger(service bool) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // the grammar allows known levels only
 	opts := &slog.HandlerOptions{Level: level}
-	if c.live {
-		return slog.New(slog.NewTextHandler(c.err, opts))
+	if service && !c.errLive {
+		return slog.New(slog.NewJSONHandler(c.err, opts))
 	}
-	return slog.New(slog.NewJSONHandler(c.err, opts))
+	return slog.New(slog.NewTextHandler(c.err, opts))
 }
 
 // exitError is an end that was reported already, or needs no words.

@@ -138,8 +138,11 @@ func (h *host) stop() {
 }
 
 // waitForGuests lets the clients of other processes finish before the mesh
-// stops; a signal does not wait.
+// stops; a signal does not wait. A nil host has none.
 func (h *host) waitForGuests(ctx context.Context) {
+	if h == nil {
+		return
+	}
 	for told := false; h.server.Guests() > 0; told = true {
 		if !told {
 			h.c.note("Other clients use this mesh; it stops when they are done. Ctrl-C stops it now: their sessions are kept, and go on with `weavebus sessions resume ID`.")

@@ -120,6 +120,11 @@ func (c *Conn) Publish(ctx context.Context, subject string, enc frames.Encoding,
 	return c.send(&nats.Msg{Subject: subject, Data: data, Header: TraceHeader(ctx)})
 }
 
+// PublishData sends a message that is encoded already.
+func (c *Conn) PublishData(subject string, data []byte) error {
+	return c.send(&nats.Msg{Subject: subject, Data: data})
+}
+
 // send publishes a message; over the server's limit it is TOO_LARGE, without a
 // connection UNAVAILABLE.
 func (c *Conn) send(m *nats.Msg) error {
