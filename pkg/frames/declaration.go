@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -243,3 +244,16 @@ func Description(d *Declaration, opts ...Option) Frame {
 	f.Name = d.Name
 	return f
 }
+
+// pathKey begins the key of a workspace's root.
+const pathKey = "path:"
+
+// PathKey gives the key that an instance announces beside a workspace's name:
+// by it an absolute path finds its owner, and does not travel itself.
+func PathKey(root string) string {
+	sum := sha256.Sum256([]byte(filepath.Clean(root)))
+	return pathKey + hex.EncodeToString(sum[:])
+}
+
+// IsPathKey tells such a key from a name.
+func IsPathKey(key string) bool { return strings.HasPrefix(key, pathKey) }

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"weavebus": main})
+}
+
+// The scripts drive the binary as a user does. Each has a home of its own.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Deadline:            time.Now().Add(2 * time.Minute), // a command that hangs is a failure, not a wait
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir+"/home")
+			env.Setenv("XDG_STATE_HOME", env.WorkDir+"/home/state")
+			env.Setenv("XDG_CONFIG_HOME", env.WorkDir+"/home/config")
+			for _, dir := range []string{"home", "ws"} {
+				if err := os.MkdirAll(filepath.Join(env.WorkDir, dir), 0o755); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"mesh": meshUp, "exits": exits, "stop": meshStop, "await": await,
+		},
+	})
+}
+
+// meshProcess is the mesh of a script.
+type meshProcess struct {
+	cmd  *exec.Cmd
+	done chan error
+}
+
+type meshKey struct{}
+
+// meshUp runs "weavebus up --json --port 0 ARGS" until the script's end, and
+// sets URL and STATE when it is ready.
+func meshUp(ts *testscript.TestScript, _ bool, args []string) {
+	cmd := exec.Command("weavebus", append([]string{"up", "--json", "--port", "0"}, args...)...)
+	cmd.Path = lookPath(ts, "weavebus")
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = environment(ts)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	m := &meshProcess{cmd: cmd, done: make(chan error, 1)}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		ts.Fatalf("weavebus up: %v", cmd.Wait())
+	}
+	var info struct{ URL, State string }
+	ts.Check(json.Unmarshal([]byte(line), &info))
+	ts.Setenv("URL", info.URL)
+	ts.Setenv("STATE", info.State)
+	go func() { m.done <- cmd.Wait() }()
+	meshes[ts] = m
+	ts.Defer(func() { m.stop() })
+}
+
+// meshes holds the running mesh of each script; scripts run their commands one
+// after the other, and the map is guarded by nothing else.
+var meshes = map[*testscript.TestScript]*meshProcess{}
+
+func (m *meshProcess) stop() error {
+	if m.done == nil {
+		return nil
+	}
+	_ = m.cmd.Process.Signal(syscall.SIGTERM)
+	err := <-m.done
+	m.done = nil
+	return err
+}
+
+// meshStop ends the mesh with SIGTERM, or with the signal that is named (kill),
+// and fails if it does not exit 0 after SIGTERM.
+func meshStop(ts *testscript.TestScript, _ bool, args []string) {
+	m := meshes[ts]
+	if len(args) == 1 && args[0] == "kill" {
+		ts.Check(m.cmd.Process.Kill())
+		<-m.done
+		m.done = nil
+		return
+	}
+	ts.Check(m.stop())
+}
+
+// exits runs a command that must end with an exit code: exits 4 weavebus call x.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND …")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	if exit, ok := err.(*exec.ExitError); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if want := args[0]; strings.TrimSpace(want) != itoa(code) {
+		ts.Fatalf("exit code %d, want %s", code, want)
+	}
+}
+
+// await waits until a file is there and not empty.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	limit := time.After(30 * time.Second)
+	for {
+		if info, err := os.Stat(ts.MkAbs(args[0])); err == nil && info.Size() > 0 {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-limit:
+			ts.Fatalf("%s did not come", args[0])
+		}
+	}
+}
+
+func itoa(n int) string {
+	text, _ := json.Marshal(n)
+	return string(text)
+}
+
+func lookPath(ts *testscript.TestScript, name string) string {
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if path := filepath.Join(dir, name); isFile(path) {
+			return path
+		}
+	}
+	ts.Fatalf("no %s on the PATH", name)
+	return ""
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+func environment(ts *testscript.TestScript) []string {
+	var out []string
+	for _, name := range []string{"HOME", "PATH", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "TMPDIR"} {
+		out = append(out, name+"="+ts.Getenv(name))
+	}
+	return out
+}

@@ -1,0 +1,3 @@
+package undecided
+
+import "C"

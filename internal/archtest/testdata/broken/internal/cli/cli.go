@@ -1,0 +1,9 @@
+package cli
+
+import (
+	"os"
+
+	_ "example.test/broken/services/router"
+)
+
+func exit() { os.Exit(len(os.Getenv("ALLOWED"))) }

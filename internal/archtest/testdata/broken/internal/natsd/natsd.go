@@ -1,0 +1,3 @@
+package natsd
+
+import _ "github.com/nats-io/nats-server/v2/server"

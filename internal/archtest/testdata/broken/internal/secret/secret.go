@@ -1,0 +1,6 @@
+package secret
+
+type (
+	Type       struct{}
+	Constraint interface{ ~int }
+)

@@ -1,0 +1,3 @@
+package upward
+
+import _ "example.test/broken/services/router"

@@ -1,0 +1,3 @@
+package bus
+
+import _ "example.test/broken/pkg/tool"

@@ -1,0 +1,3 @@
+package provider
+
+import _ "example.test/broken/pkg/bus"

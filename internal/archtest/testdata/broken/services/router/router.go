@@ -1,0 +1,3 @@
+package router
+
+import _ "example.test/broken/services/router/inner"

@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/weavebus/weavebus/pkg/frames"
+)
+
+// toolArguments makes the arguments of a call from the command line: key=value
+// pairs that are typed by the tool's schema, key:=json pairs taken as they are, or
+// one JSON text (raw, "-" reads stdin).
+func toolArguments(schema json.RawMessage, pairs []string, raw string, stdin io.Reader, limit int) (json.RawMessage, error) {
+	if raw == "" {
+		return pairArguments(schema, pairs)
+	}
+	if len(pairs) > 0 {
+		return nil, usageError("give key=value pairs or --args, not both")
+	}
+	text := []byte(raw)
+	if raw == "-" {
+		var err error
+		if text, err = io.ReadAll(io.LimitReader(stdin, int64(limit)+1)); err != nil {
+			return nil, frames.NewError(frames.CodeValidationInput, "cannot read the arguments: %w", err)
+		}
+	}
+	if len(text) > limit {
+		return nil, frames.NewError(frames.CodeTooLarge, "arguments are over the limit of %d bytes", limit)
+	}
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 {
+		text = []byte("{}")
+	}
+	if !json.Valid(text) {
+		var v any
+		return nil, frames.NewError(frames.CodeValidationInput, "--args is no JSON: %w", json.Unmarshal(text, &v)).WithReason("invalid_json")
+	}
+	return text, nil
+}
+
+func usageError(format string, args ...any) error {
+	return frames.NewError(frames.CodeBadFrame, format, args...).WithReason("usage")
+}
+
+// pairArguments keeps the order of the pairs.
+func pairArguments(schema json.RawMessage, pairs []string) (json.RawMessage, error) {
+	types := propertyTypes(schema)
+	seen := map[string]bool{}
+	out := []byte{'{'}
+	for _, p := range pairs {
+		key, value, isJSON, err := splitPair(p)
+		if err != nil {
+			return nil, err
+		}
+		if seen[key] {
+			return nil, usageError("%s stands twice", key)
+		}
+		seen[key] = true
+		text := json.RawMessage(value)
+		if !isJSON {
+			text = typed(value, types[key])
+		} else if !json.Valid(text) {
+			return nil, frames.NewError(frames.CodeValidationInput, "%s:= wants JSON, got %q", key, value)
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, quote(key)...), ':'), text...)
+	}
+	return append(out, '}'), nil
+}
+
+func splitPair(p string) (key, value string, isJSON bool, err error) {
+	i := strings.IndexByte(p, '=')
+	if i <= 0 {
+		return "", "", false, usageError("%q: want key=value or key:=json", p)
+	}
+	if p[i-1] == ':' && i > 1 {
+		return p[:i-1], p[i+1:], true, nil
+	}
+	return p[:i], p[i+1:], false, nil
+}
+
+// propertyTypes gives the types that a schema allows for each property.
+func propertyTypes(schema json.RawMessage) map[string][]string {
+	var s struct {
+		Properties map[string]struct {
+			Type json.RawMessage `json:"type"`
+		} `json:"properties"`
+	}
+	if json.Unmarshal(schema, &s) != nil {
+		return nil // a schema that has no such form types nothing
+	}
+	out := map[string][]string{}
+	for name, p := range s.Properties {
+		var one string
+		var many []string
+		if json.Unmarshal(p.Type, &one) == nil {
+			many = []string{one}
+		} else if json.Unmarshal(p.Type, &many) != nil {
+			continue
+		}
+		out[name] = many
+	}
+	return out
+}
+
+// typed writes a value of the command line as the first type that it fits; a
+// string where it fits none, so that the tool's schema says what is wrong.
+func typed(value string, types []string) json.RawMessage {
+	for _, t := range types {
+		switch t {
+		case "integer", "number":
+			if _, err := strconv.ParseFloat(value, 64); err == nil && json.Valid([]byte(value)) {
+				return json.RawMessage(value)
+			}
+		case "boolean":
+			if value == "true" || value == "false" {
+				return json.RawMessage(value)
+			}
+		case "null":
+			if value == "null" {
+				return json.RawMessage(value)
+			}
+		case "object", "array":
+			if json.Valid([]byte(value)) && (value[0] == '{' || value[0] == '[') {
+				return json.RawMessage(value)
+			}
+		case "string":
+			return quote(value)
+		}
+	}
+	return quote(value)
+}
+
+func quote(s string) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // a string always has a JSON form
+	return bytes.TrimSpace(b.Bytes())
+}

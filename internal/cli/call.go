@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weavebus/weavebus/pkg/client"
+	"github.com/weavebus/weavebus/pkg/frames"
+)
+
+// callCmd calls a tool.
+type callCmd struct {
+	Tool      string        `arg:"" help:"Tool to call."`
+	Pairs     []string      `arg:"" optional:"" name:"arguments" help:"Arguments: key=value (typed by the tool's schema) or key:=json."`
+	Args      string        `name:"args" placeholder:"JSON" help:"All arguments as one JSON object; - reads it from stdin."`
+	Workspace string        `name:"workspace" short:"w" placeholder:"NAME|DIR" help:"Workspace that the call is about. A folder is served for the call where no mesh does."`
+	Timeout   time.Duration `name:"timeout" help:"Shorten the tool's time-out."`
+}
+
+// Help is shown under --help.
+func (*callCmd) Help() string {
+	return `Examples:
+  weavebus call read_file path=README.md --workspace .
+  weavebus call run_command command='go test ./...' --workspace . --timeout 2m
+  echo '{"path":"a.txt","content":"hi"}' | weavebus call write_file --args - --workspace .
+
+The output of a running tool goes to stderr, its result to stdout.`
+}
+
+// Run calls the tool.
+func (cmd *callCmd) Run(c *console) error {
+	ctx, stop := c.context()
+	defer stop()
+	m, err := c.open(ctx, cmd.Workspace)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	return cmd.call(ctx, c, m)
+}
+
+func (cmd *callCmd) call(ctx context.Context, c *console, m *mesh) error {
+	schema, err := cmd.schema(ctx, m)
+	if err != nil {
+		return err
+	}
+	args, err := toolArguments(schema, cmd.Pairs, cmd.Args, c.in, m.client.Conn().InlineLimit())
+	if err != nil {
+		return err
+	}
+	opts := []client.CallOption{client.OnFrame(c.toolOutput)}
+	if m.workspace != "" {
+		opts = append(opts, client.WithWorkspace(m.workspace))
+	}
+	if cmd.Timeout > 0 {
+		opts = append(opts, client.WithTimeout(cmd.Timeout))
+	}
+	res, err := m.client.Call(ctx, cmd.Tool, args, opts...)
+	if err != nil {
+		return err
+	}
+	return c.printResult(res)
+}
+
+// schema asks for the tool's schema where the arguments need one.
+func (cmd *callCmd) schema(ctx context.Context, m *mesh) ([]byte, error) {
+	if len(cmd.Pairs) == 0 {
+		return nil, nil
+	}
+	t, err := m.client.Tool(ctx, cmd.Tool)
+	if err != nil {
+		return nil, err
+	}
+	return t.Schema, nil
+}
+
+// toolOutput shows what a running tool says.
+func (c *console) toolOutput(f frames.Frame) {
+	switch {
+	case c.JSON:
+	case f.Type == frames.TypeText:
+		fmt.Fprint(c.err, f.Text())
+	case f.Type == frames.TypeProgress:
+		text, err := f.Content.JSON()
+		if err == nil {
+			c.note("progress %s", text)
+		}
+	}
+}
+
+// printResult prints a call's result and gives its error the exit code.
+func (c *console) printResult(res *frames.ToolResult) error {
+	if c.JSON {
+		f := frames.Result(res)
+		text, err := f.ContentJSON()
+		if err != nil {
+			return err
+		}
+		c.say("%s", text)
+		if res.Err != nil {
+			return exitError(res.Err.Code.ExitCode())
+		}
+		return nil
+	}
+	if len(res.Parts) > 0 {
+		c.say("%s", partsText(res.Parts))
+	} else if res.Result != nil {
+		c.say("%s", indent(res.Result))
+	}
+	if res.Err != nil {
+		return res.Err
+	}
+	return nil
+}
+
+func partsText(parts []frames.Part) string {
+	lines := make([]string, len(parts))
+	for i, p := range parts {
+		if lines[i] = p.Text; p.Text == "" {
+			lines[i] = fmt.Sprintf("[%s %s, %d bytes]", p.Type, p.MediaType, len(p.Data))
+		}
+	}
+	return strings.Join(lines, "\n")
+}

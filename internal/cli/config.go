@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"github.com/goccy/go-yaml"
+)
+
+// fileResolver gives flags the values of a configuration file. Flags on the
+// command line and the environment win over it.
+type fileResolver struct {
+	path   string
+	values map[string]any
+}
+
+var _ kong.Resolver = (*fileResolver)(nil)
+
+// configFiles reads the user's own file, if it is there, and the one that
+// --config or WEAVEBUS_CONFIG names, which wins.
+func configFiles(args []string) ([]kong.Resolver, error) {
+	var out []kong.Resolver
+	for _, f := range []struct {
+		path     string
+		optional bool
+	}{{userConfig(), true}, {namedConfig(args), false}} {
+		r, err := readConfig(f.path, f.optional)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// namedConfig finds --config before the command line is parsed.
+func namedConfig(args []string) string {
+	for i, a := range args {
+		if a == "--" {
+			break
+		}
+		if path, ok := strings.CutPrefix(a, "--config="); ok {
+			return path
+		}
+		if a == "--config" && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return os.Getenv("WEAVEBUS_CONFIG")
+}
+
+func userConfig() string {
+	dir := configHome()
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, "config.yaml")
+}
+
+// configHome is the user's configuration folder; empty where there is no home.
+func configHome() string {
+	if dir := os.Getenv("XDG_CONFIG_HOME"); dir != "" {
+		return filepath.Join(dir, "weavebus")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".config", "weavebus")
+}
+
+func readConfig(path string, optional bool) (*fileResolver, error) {
+	if path == "" {
+		return nil, nil //nolint:nilnil // no file is no resolver
+	}
+	text, err := os.ReadFile(path) //nolint:gosec // the user names the file
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // likewise
+	}
+	if err != nil {
+		return nil, badConfig(path, err)
+	}
+	r := &fileResolver{path: path}
+	if err := yaml.Unmarshal(text, &r.values); err != nil {
+		return nil, badConfig(path, err)
+	}
+	return r, nil
+}
+
+// badConfig is wrong use, like a wrong flag.
+func badConfig(path string, err error) error {
+	return fmt.Errorf("configuration file %s: %w", path, err)
+}
+
+// Validate refuses keys that are no flag.
+func (r *fileResolver) Validate(app *kong.Application) error {
+	known := map[string]bool{}
+	var collect func(n *kong.Node)
+	collect = func(n *kong.Node) {
+		for _, f := range n.Flags {
+			known[f.Name] = true
+		}
+		for _, child := range n.Children {
+			collect(child)
+		}
+	}
+	collect(app.Node)
+	for key := range r.values {
+		if !known[key] {
+			return badConfig(r.path, fmt.Errorf("there is no flag %q", key))
+		}
+	}
+	return nil
+}
+
+// Resolve gives a flag's value, unless the environment has one.
+func (r *fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	if slices.ContainsFunc(flag.Envs, func(name string) bool { return os.Getenv(name) != "" }) {
+		return nil, nil
+	}
+	return r.values[flag.Name], nil
+}

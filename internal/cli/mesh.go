@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weavebus/weavebus/internal/natsd"
+	"github.com/weavebus/weavebus/pkg/bus"
+	"github.com/weavebus/weavebus/pkg/client"
+	"github.com/weavebus/weavebus/pkg/frames"
+)
+
+// mesh is a connection to a mesh, and the mesh itself where this process hosts it.
+type mesh struct {
+	client *client.Client
+	// workspace is what calls and sessions name; empty where none was asked for.
+	workspace string
+
+	host   *host   // nil where another process runs the mesh
+	served *served // the workspace that this process serves for it
+}
+
+// close gives up what the command used. A hosted mesh stops.
+func (m *mesh) close() {
+	m.served.stop()
+	if m.client != nil {
+		m.client.Conn().Close()
+	}
+	m.host.stop()
+}
+
+// withMesh runs f on a mesh, under a context that a signal cancels.
+func (c *console) withMesh(workspace string, f func(ctx context.Context, m *mesh) error) error {
+	ctx, stop := c.context()
+	defer stop()
+	m, err := c.open(ctx, workspace)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	return f(ctx, m)
+}
+
+// open finds a mesh: the one of --nats, else the one that runs on the state
+// folder, else one that it starts in this process. workspace is a name, or a
+// folder, which is served by this process where no instance of the mesh owns it.
+func (c *console) open(ctx context.Context, workspace string) (*mesh, error) {
+	state, err := c.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := c.workspaceDir(workspace, state)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.attach(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.provideWorkspace(ctx, m, state, workspace, dir); err != nil {
+		m.close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// attach connects to the mesh, and starts it first where none runs.
+func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
+	if c.NATS != "" {
+		conn, err := bus.Connect(ctx, c.dial(c.NATS, state, c.As))
+		if err != nil {
+			return nil, err
+		}
+		return &mesh{client: client.New(conn)}, nil
+	}
+	for deadline := time.Now().Add(startLimit); ; {
+		conn, err := c.join(ctx, state)
+		switch {
+		case err != nil:
+			return nil, err
+		case conn != nil:
+			return &mesh{client: client.New(conn)}, nil
+		}
+		h, err := c.startOwn(ctx, state)
+		if err == nil {
+			return c.hosted(h)
+		}
+		if !natsd.InUse(state) || time.Now().After(deadline) {
+			return nil, err
+		}
+		// Another process is starting a mesh on this folder right now.
+		if wait := sleep(ctx, 50*time.Millisecond); wait != nil {
+			return nil, wait
+		}
+	}
+}
+
+// startLimit is how long a mesh that another process starts may take.
+const startLimit = 15 * time.Second
+
+// startOwn starts a mesh for this command, on any free port.
+func (c *console) startOwn(ctx context.Context, state string) (*host, error) {
+	services, err := (&roleConfig{models: c.models, environ: environ()}).services(meshRoles...)
+	if err != nil {
+		return nil, err
+	}
+	return c.startHost(ctx, state, hostConfig{services: services})
+}
+
+func (c *console) hosted(h *host) (*mesh, error) {
+	nc, err := inProcess(h.server, c.As)
+	if err != nil {
+		h.stop()
+		return nil, err
+	}
+	conn, err := bus.New(nc, c.As, bus.WithPrefix(c.Prefix))
+	if err != nil {
+		h.stop()
+		return nil, err
+	}
+	return &mesh{client: client.New(conn), host: h}, nil
+}
+
+// join connects to the mesh that runs on the state folder; nil where none does.
+// A mesh that does not let the caller in is an error: there is one.
+func (c *console) join(ctx context.Context, state string) (*bus.Conn, error) {
+	f := readMeshFile(state)
+	if f == nil {
+		return nil, nil //nolint:nilnil // no mesh is no connection
+	}
+	d := c.dial(f.URL, state, c.As)
+	d.Prefix = f.Prefix
+	conn, err := bus.Connect(ctx, d)
+	if code := frames.CodeOf(err); code == frames.CodeDenied || code == frames.CodeValidationInput {
+		return nil, err
+	}
+	if err != nil {
+		c.log.Debug("mesh.json is stale", "url", f.URL, "error", err)
+		return nil, nil //nolint:nilerr,nilnil // a stale file is no mesh
+	}
+	return conn, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return frames.AsError(context.Cause(ctx))
+	}
+}
+
+// dial says how an identity connects. The seed is that of --nkey, else that of
+// the state folder, if there is one.
+func (c *console) dial(url, state, identity string) bus.Dial {
+	seed := c.Nkey
+	if own := natsd.SeedFile(state, identity); seed == "" && exists(own) {
+		seed = own
+	}
+	return bus.Dial{URL: url, Identity: identity, SeedFile: seed, Prefix: c.Prefix}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// workspaceDir gives the absolute folder that a workspace flag names; empty where
+// it names none. A word without a slash that is no folder is the name of a workspace.
+func (c *console) workspaceDir(flag, state string) (string, error) {
+	if flag == "" {
+		return "", nil
+	}
+	dir, err := filepath.Abs(flag)
+	if err != nil {
+		return "", frames.NewError(frames.CodeNotFound, "workspace %s: %w", flag, err)
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case err == nil && info.IsDir():
+		return dir, checkWorkspace(dir, state)
+	case !strings.ContainsRune(flag, filepath.Separator) && flag != "." && flag != "..":
+		return "", nil
+	case err == nil:
+		return "", frames.NewError(frames.CodeNotFound, "workspace %s is no folder", flag).WithReason("workspace_not_found")
+	}
+	return "", frames.NewError(frames.CodeNotFound, "workspace %s: %w", flag, err).WithReason("workspace_not_found")
+}
+
+// checkWorkspace refuses a folder that would show the tools our own keys and
+// configuration.
+func checkWorkspace(dir, state string) error {
+	for _, folder := range private(state) {
+		if within(folder, dir) || within(dir, folder) {
+			return frames.NewError(frames.CodeDenied,
+				"workspace %s and %s must not contain one another: tools could read keys there; choose another workspace, or another --state", dir, folder).
+				WithReason("workspace_holds_state")
+		}
+	}
+	return nil
+}
+
+// private lists the folders that no workspace may touch.
+func private(state string) []string {
+	if home := configHome(); home != "" {
+		return []string{state, home}
+	}
+	return []string{state}
+}
+
+// within reports whether path is dir or lies in it, links resolved as far as
+// they exist.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(resolved(dir), resolved(path))
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(resolved(parent), filepath.Base(path))
+}

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weavebus/weavebus/internal/app"
+	"github.com/weavebus/weavebus/pkg/frames"
+	"github.com/weavebus/weavebus/pkg/provider"
+	"github.com/weavebus/weavebus/pkg/provider/openai"
+	"github.com/weavebus/weavebus/pkg/provider/scripted"
+	"github.com/weavebus/weavebus/services/harness"
+	"github.com/weavebus/weavebus/services/llm"
+	"github.com/weavebus/weavebus/services/loop"
+	"github.com/weavebus/weavebus/services/router"
+	workspacetools "github.com/weavebus/weavebus/services/workspace-tools"
+)
+
+// role is a service that a process may run.
+type role struct {
+	name, help string
+	make       func(r *roleConfig) (app.Service, error)
+}
+
+// roleConfig is what the roles are made of.
+type roleConfig struct {
+	models     models
+	workspaces []workspacetools.Workspace
+	private    []string // folders that no workspace may touch
+	allowRoot  bool
+	environ    []string
+}
+
+// roles lists every role; dependents come after what they depend on.
+func roles() []role {
+	return []role{
+		{"harness", "keeps sessions", func(*roleConfig) (app.Service, error) { return harness.New(harness.Config{}), nil }},
+		{"llm", "puts models on the bus", newLLM},
+		{"workspace-tools", "files and commands of workspaces", newWorkspaceTools},
+		{"router", "dispatches the calls of clients", func(*roleConfig) (app.Service, error) { return router.New(router.Config{}), nil }},
+		{"loop", "runs the loop between models and tools", func(*roleConfig) (app.Service, error) { return loop.New(loop.Config{}), nil }},
+	}
+}
+
+func roleNames() string {
+	var names []string
+	for _, r := range roles() {
+		names = append(names, r.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// services makes the services of the named roles.
+func (cfg *roleConfig) services(names ...string) ([]app.Service, error) {
+	var out []app.Service
+	for _, name := range names {
+		i := slices.IndexFunc(roles(), func(r role) bool { return r.name == name })
+		if i < 0 {
+			return nil, frames.NewError(frames.CodeNotFound, "no role %q; there is %s", name, roleNames()).WithReason("no_such_role")
+		}
+		s, err := roles()[i].make(cfg)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// meshRoles are those that every whole mesh has.
+var meshRoles = []string{"harness", "llm", "router", "loop"} //nolint:gochecknoglobals // a constant list
+
+// models are the flags of the model providers.
+type models struct {
+	OpenAIBaseURL string `name:"openai-base-url" placeholder:"URL" help:"Endpoint of openai/… models: any that speaks OpenAI's chat completions." env:"OPENAI_BASE_URL"`
+	OpenAIKey     string `name:"openai-api-key" placeholder:"KEY" help:"Its key. Better kept in the environment: flags are seen by other users." env:"OPENAI_API_KEY"`
+	Scripts       string `name:"scripts" placeholder:"DIR" help:"Folder with the scripts of scripted/… models." type:"existingdir"`
+}
+
+func newLLM(cfg *roleConfig) (app.Service, error) {
+	providers, err := cfg.models.providers()
+	if err != nil {
+		return app.Service{}, err
+	}
+	return llm.New(llm.Config{Providers: providers}), nil
+}
+
+func (m *models) providers() ([]provider.Provider, error) {
+	s, err := scripted.New(scripted.Config{Files: m.files()})
+	if err != nil {
+		return nil, err
+	}
+	// The provider's own client reads no environment, so it knows no proxy.
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
+	o, err := openai.New(openai.Config{BaseURL: m.OpenAIBaseURL, APIKey: m.OpenAIKey, HTTPClient: &http.Client{Transport: transport}})
+	if err != nil {
+		return nil, err
+	}
+	return []provider.Provider{s, o}, nil
+}
+
+func newWorkspaceTools(cfg *roleConfig) (app.Service, error) {
+	return workspacetools.New(workspacetools.Config{
+		Workspaces: cfg.workspaces, Environ: cfg.environ, Private: cfg.private, AllowRoot: cfg.allowRoot,
+	}), nil
+}
+
+// workspaceFlag reads NAME=DIR, or DIR, whose name is then that of the folder.
+func workspaceFlag(flag string) workspacetools.Workspace {
+	if name, dir, ok := strings.Cut(flag, "="); ok && frames.ValidName(name) {
+		return workspacetools.Workspace{Name: name, Dir: dir}
+	}
+	return workspacetools.Workspace{Dir: flag}
+}
+
+// nameOf makes a workspace's name of its folder's.
+func nameOf(dir string) string {
+	name := strings.Map(func(r rune) rune {
+		if frames.ValidName(string(r)) {
+			return r
+		}
+		return '-'
+	}, filepath.Base(dir))
+	if name = strings.Trim(name, "-"); name == "" {
+		return "workspace"
+	}
+	return name[:min(len(name), 64)]
+}
+
+// files is the folder of scripts; nil where none was named.
+func (m *models) files() fs.FS {
+	if m.Scripts == "" {
+		return nil
+	}
+	return os.DirFS(m.Scripts)
+}

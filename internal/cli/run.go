@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/weavebus/weavebus/pkg/client"
+	"github.com/weavebus/weavebus/pkg/frames"
+)
+
+// runCmd gives a task to an agent.
+type runCmd struct {
+	Task string `arg:"" help:"What the agent is to do."`
+
+	Model         string   `name:"model" short:"m" placeholder:"PROVIDER/MODEL" help:"Model to use, such as scripted/demo or openai/gpt-5-mini." required:"" env:"WEAVEBUS_MODEL"`
+	Workspace     string   `name:"workspace" short:"w" placeholder:"NAME|DIR" help:"Workspace to work on. A folder is served for the run where no mesh does." default:"."`
+	Session       string   `name:"session" placeholder:"ID" help:"Id for the new session. Default: a new one."`
+	System        string   `name:"system" placeholder:"TEXT" help:"System prompt."`
+	Tools         []string `name:"tools" placeholder:"NAME" help:"Tools that the model may use, names or patterns. Default: all."`
+	MaxIterations *int     `name:"max-iterations" placeholder:"N" help:"Rounds of tool calls. Default: 50."`
+	Keep          bool     `name:"keep" help:"Leave the session open after the answer, for weavebus sessions resume."`
+	Param         []string `name:"param" placeholder:"KEY=VALUE" help:"Further parameter of the run or setting of the model; KEY:=JSON takes JSON."`
+}
+
+// Help is shown under --help.
+func (*runCmd) Help() string {
+	return `What happens goes to stderr, the model's text to stdout. With --json every frame of the session goes to stdout, one a line.
+
+Examples:
+  weavebus run --model scripted/demo --workspace . "Describe this folder"
+  weavebus run --model openai/gpt-5-mini --param temperature:=0 "Fix the failing test"
+
+Ctrl-C cancels the turn; the session is kept. A second one ends the process at once.`
+}
+
+// Run runs the task in a session of its own.
+func (cmd *runCmd) Run(c *console) error {
+	ctx, stop := c.context()
+	defer stop()
+	m, err := c.open(ctx, cmd.Workspace)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	s, err := m.client.Session(ctx, cmd.Session)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }() // the connection goes next
+	if err := cmd.begin(ctx, c, m, s); err != nil {
+		return err
+	}
+	err = c.follow(ctx, s, &follower{task: true, keep: cmd.Keep})
+	m.host.waitForGuests(ctx)
+	return err
+}
+
+// begin sends the parameters with START, and then the task.
+func (cmd *runCmd) begin(ctx context.Context, c *console, m *mesh, s *client.Session) error {
+	params, err := cmd.params(m)
+	if err != nil {
+		return err
+	}
+	if !c.JSON {
+		c.note("session %s · %s · %s", s.ID, cmd.Model, cmd.Workspace)
+	}
+	if _, err := s.Send(ctx, append(params, frames.Start())...); err != nil {
+		return err
+	}
+	_, err = s.Send(ctx, frames.Text(cmd.Task))
+	return err
+}
+
+func (cmd *runCmd) params(m *mesh) ([]frames.Frame, error) {
+	fs := []frames.Frame{
+		frames.Param("model", cmd.Model), frames.Param("workspace", m.workspace), frames.Param("task", cmd.Task),
+	}
+	if cmd.System != "" {
+		fs = append(fs, frames.Param("systemPrompt", cmd.System))
+	}
+	if len(cmd.Tools) > 0 {
+		fs = append(fs, frames.Param("tools", cmd.Tools))
+	}
+	if cmd.MaxIterations != nil {
+		fs = append(fs, frames.Param("maxIterations", *cmd.MaxIterations))
+	}
+	for _, p := range cmd.Param {
+		key, value, isJSON, err := splitPair(p)
+		if err != nil {
+			return nil, err
+		}
+		if !isJSON {
+			fs = append(fs, frames.Param(key, value))
+			continue
+		}
+		raw, err := frames.FromJSON([]byte(value))
+		if err != nil {
+			return nil, frames.NewError(frames.CodeValidationInput, "%s:= wants JSON, got %q", key, value)
+		}
+		fs = append(fs, frames.Param(key, raw))
+	}
+	return fs, nil
+}
+
+// follower shows one session until its turn is over.
+type follower struct {
+	// task: END the session after the answer, unless keep.
+	task, keep bool
+	// after is the last entry that was shown already; until is one up to which
+	// everything is past: a turn that ended before is not the one to wait for.
+	after, until uint64
+
+	show   *display
+	failed error
+}
+
+// follow shows a session's frames until its turn, or the session, is over. An
+// ended ctx cancels the turn.
+func (c *console) follow(ctx context.Context, s *client.Session, f *follower) error {
+	f.show = newDisplay(c)
+	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	cancelled := context.AfterFunc(ctx, func() { c.cancelTurn(s, stop) })
+	defer cancelled()
+	for frame, err := range s.Frames(reading, f.after) {
+		if err != nil {
+			return orCause(ctx, err)
+		}
+		if err := f.show.frame(&frame); err != nil {
+			return err
+		}
+		done, err := f.take(ctx, s, &frame)
+		if done || err != nil {
+			return err
+		}
+	}
+	return f.failed
+}
+
+func orCause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return frames.AsError(context.Cause(ctx))
+	}
+	return err
+}
+
+// cancelTurn asks to end the turn. The session is read on until that is seen;
+// where nobody answers, no longer than cancelWait.
+func (c *console) cancelTurn(s *client.Session, stop context.CancelFunc) {
+	c.note("cancelling …")
+	ctx, cancel := context.WithTimeout(context.Background(), cancelWait)
+	defer cancel()
+	if _, err := s.Send(ctx, frames.NewFrame(frames.TypeCancel, nil)); err != nil {
+		stop()
+		return
+	}
+	context.AfterFunc(ctx, stop)
+	<-ctx.Done()
+}
+
+// take sees how far the session is.
+func (f *follower) take(ctx context.Context, s *client.Session, frame *frames.Frame) (done bool, err error) {
+	if frame.Entry == 0 {
+		return false, nil
+	}
+	switch frame.Type {
+	case frames.TypeError:
+		f.failed = frame.Err()
+	case frames.TypeEnd:
+		return true, f.end(frame)
+	case frames.TypeMeta:
+		return f.state(ctx, s, frame)
+	}
+	return false, nil
+}
+
+// state waits for the turn that was started to be over.
+func (f *follower) state(ctx context.Context, s *client.Session, frame *frames.Frame) (done bool, err error) {
+	state := frame.Content.Lookup("state")
+	status, _ := state.Lookup("status").Text()
+	turn, _ := state.Lookup("currentTurn").Int64()
+	switch {
+	case frame.Entry < f.until:
+	case status == "idle" && turn > 0:
+		if !f.task || f.keep || ctx.Err() != nil {
+			return true, f.outcome(ctx, state)
+		}
+		_, err := s.Send(ctx, frames.End(frames.EndCompleted))
+		return false, err
+	}
+	return false, nil
+}
+
+func (f *follower) outcome(ctx context.Context, state frames.Raw) error {
+	reason, _ := state.Lookup("reason").Text()
+	switch {
+	case ctx.Err() != nil:
+		return frames.AsError(context.Cause(ctx))
+	case f.failed != nil:
+		return f.failed
+	case reason == "" || reason == frames.EndCompleted:
+		return nil
+	}
+	return endError(reason)
+}
+
+func (f *follower) end(frame *frames.Frame) error {
+	switch reason := frame.Reason(); {
+	case f.failed != nil:
+		return f.failed
+	case reason == frames.EndCompleted:
+		return nil
+	default:
+		return endError(reason)
+	}
+}
+
+// endError is what an END other than completed exits with.
+func endError(reason string) error {
+	switch reason {
+	case frames.EndCancelled:
+		return frames.NewError(frames.CodeCancelled, "the session was cancelled")
+	case frames.EndLimit, frames.EndMaxTurns:
+		return frames.NewError(frames.CodeLimit, "the session ended at a limit: %s", strings.ReplaceAll(reason, "_", " "))
+	}
+	return frames.NewError(frames.CodeExecution, "the session ended: %s", reason)
+}

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weavebus/weavebus/pkg/client"
+	"github.com/weavebus/weavebus/pkg/frames"
+	"github.com/weavebus/weavebus/pkg/provider"
+)
+
+// sessCmd looks after sessions.
+type sessCmd struct {
+	List   sessListCmd   `cmd:"" default:"withargs" help:"List sessions."`
+	Show   sessShowCmd   `cmd:"" help:"Show a session's state and conversation."`
+	Resume sessResumeCmd `cmd:"" help:"Attach to a session again, and go on with it."`
+	Delete sessDeleteCmd `cmd:"" help:"Remove a session with its history."`
+}
+
+type sessListCmd struct{}
+
+// Run lists the sessions.
+func (*sessListCmd) Run(c *console) error {
+	return c.withMesh("", func(ctx context.Context, m *mesh) error {
+		all, err := m.client.Sessions(ctx)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return c.print(append([]client.SessionInfo{}, all...))
+		}
+		if len(all) == 0 {
+			c.say("No sessions.")
+			return nil
+		}
+		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "SESSION\tSTATUS\tTURNS\tUPDATED\tTASK")
+		for _, s := range all {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", s.ID, s.Status, s.CurrentTurn, s.UpdatedAt().Format(time.DateTime), clip(s.Task, 60))
+		}
+		return flush(w)
+	})
+}
+
+func flush(w *tabwriter.Writer) error {
+	if err := w.Flush(); err != nil {
+		return frames.NewError(frames.CodeInternal, "cannot print: %w", err)
+	}
+	return nil
+}
+
+type sessShowCmd struct {
+	ID string `arg:"" help:"Session to show."`
+}
+
+// Run shows a session.
+func (cmd *sessShowCmd) Run(c *console) error {
+	return c.withMesh("", func(ctx context.Context, m *mesh) error {
+		info, err := m.client.SessionInfo(ctx, cmd.ID)
+		if err != nil {
+			return err
+		}
+		messages, err := m.client.Messages(ctx, cmd.ID)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return c.print(map[string]any{"session": info, "messages": messages})
+		}
+		c.say("session %s: %s, %d of %d turns, %d entries", info.ID, info.Status, info.CurrentTurn, info.MaxTurns, info.Entries)
+		c.say("workspace %s\ntask %s\nupdated %s", info.Workspace, info.Task, info.UpdatedAt().Format(time.DateTime))
+		if u := info.Usage; u.TotalTokens > 0 || u.InputTokens > 0 {
+			c.say("tokens %d in, %d out", u.InputTokens, u.OutputTokens)
+		}
+		for i := range messages {
+			c.message(&messages[i])
+		}
+		return nil
+	})
+}
+
+func (c *console) message(m *provider.Message) {
+	c.say("\n[%s]", m.Role)
+	if text := m.Content(); text != "" {
+		c.say("%s", text)
+	}
+	for _, call := range m.Calls {
+		c.say("→ %s %s", call.Name, call.Arguments)
+	}
+}
+
+type sessResumeCmd struct {
+	ID        string `arg:"" help:"Session to attach to."`
+	Text      string `arg:"" optional:"" help:"What to say next. Without it the session is shown from its beginning, until its turn is over."`
+	Workspace string `name:"workspace" short:"w" placeholder:"DIR" help:"Folder of the session's workspace, to be served where no mesh does. Default: the session's own."`
+}
+
+// Run shows the session from its beginning, and sends the text if there is one.
+func (cmd *sessResumeCmd) Run(c *console) error {
+	return c.withMesh(cmd.Workspace, func(ctx context.Context, m *mesh) error {
+		info, err := m.client.SessionInfo(ctx, cmd.ID)
+		if err != nil {
+			return err
+		}
+		if info.Closed() && cmd.Text != "" {
+			return frames.NewError(frames.CodeConflict, "session %s is closed: %s", cmd.ID, info.Status)
+		}
+		if err := cmd.serve(ctx, c, m, info); err != nil {
+			return err
+		}
+		s, err := m.client.Session(ctx, cmd.ID)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = s.Close() }() // the connection goes next
+		f := &follower{}
+		if cmd.Text != "" {
+			f.after = info.Entries
+			if _, err := s.Send(ctx, frames.Text(cmd.Text)); err != nil {
+				return err
+			}
+		} else {
+			f.until = info.Entries
+		}
+		return c.follow(ctx, s, f)
+	})
+}
+
+// serve provides the session's own folder where no other was named.
+func (cmd *sessResumeCmd) serve(ctx context.Context, c *console, m *mesh, info *client.SessionInfo) error {
+	if cmd.Workspace != "" || info.Workspace == "" || info.Closed() {
+		return nil
+	}
+	state, err := c.stateDir()
+	if err != nil {
+		return err
+	}
+	dir, err := c.workspaceDir(info.Workspace, state)
+	if err != nil {
+		return err
+	}
+	return c.provideWorkspace(ctx, m, state, info.Workspace, dir)
+}
+
+type sessDeleteCmd struct {
+	ID    string `arg:"" help:"Session to delete."`
+	Force bool   `name:"force" help:"Also while its turn is running."`
+}
+
+// Run deletes a session.
+func (cmd *sessDeleteCmd) Run(c *console) error {
+	return c.withMesh("", func(ctx context.Context, m *mesh) error {
+		if err := m.client.DeleteSession(ctx, cmd.ID, cmd.Force); err != nil {
+			return err
+		}
+		if c.JSON {
+			return c.print(map[string]string{"deleted": cmd.ID})
+		}
+		c.say("Deleted session %s.", cmd.ID)
+		return nil
+	})
+}
+
+// watchCmd follows sessions.
+type watchCmd struct {
+	Session string `arg:"" optional:"" help:"Session to follow. Default: all sessions of the caller, from now on."`
+}
+
+// Run follows until the session is closed, or a signal.
+func (cmd *watchCmd) Run(c *console) error {
+	return c.withMesh("", func(ctx context.Context, m *mesh) error {
+		if m.host != nil && cmd.Session == "" {
+			c.note("no mesh was running: this one has nothing to watch until another command joins it")
+		}
+		id := cmd.Session
+		show := newDisplay(c)
+		fs := m.client.Watch(ctx)
+		if id != "" {
+			if _, err := m.client.SessionInfo(ctx, id); err != nil {
+				return err
+			}
+			s, err := m.client.Session(ctx, id)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = s.Close() }() // the connection goes next
+			fs = s.Frames(ctx, 0)
+		}
+		for f, err := range fs {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if err := show.frame(&f); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/weavebus/weavebus/pkg/bus"
+	"github.com/weavebus/weavebus/pkg/client"
+	"github.com/weavebus/weavebus/pkg/frames"
+	workspacetools "github.com/weavebus/weavebus/services/workspace-tools"
+)
+
+// announcePause is between two looks at what the router knows.
+const announcePause = 10 * time.Millisecond
+
+// workspaceProbe is the tool by which the owners of workspaces are seen.
+const workspaceProbe = "read_file"
+
+// provideWorkspace makes sure that the mesh serves the workspace: a folder that
+// no live instance owns is served by this process while the command runs.
+func (c *console) provideWorkspace(ctx context.Context, m *mesh, state, flag, dir string) error {
+	if flag == "" {
+		return nil
+	}
+	if dir == "" {
+		m.workspace = flag // a name; whether somebody owns it is seen by the call
+		return nil
+	}
+	m.workspace = dir
+	t, err := m.client.Tool(ctx, workspaceProbe)
+	if err == nil && slices.Contains(t.Owned, frames.PathKey(dir)) {
+		return nil
+	}
+	if code := frames.CodeOf(err); err != nil && code != frames.CodeNotFound && code != frames.CodeUnavailable {
+		return err
+	}
+	return c.serveWorkspace(ctx, m, state, dir)
+}
+
+func (c *console) serveWorkspace(ctx context.Context, m *mesh, state, dir string) error {
+	w := workspacetools.Workspace{Name: nameOf(dir), Dir: dir}
+	cfg := &roleConfig{workspaces: []workspacetools.Workspace{w}, environ: environ(), private: private(state), allowRoot: true}
+	services, err := cfg.services("workspace-tools")
+	if err != nil {
+		return err
+	}
+	connect := func(ctx context.Context, identity string) (*nats.Conn, error) {
+		if m.host != nil {
+			return m.host.connectNATS(ctx, identity)
+		}
+		return bus.ConnectNATS(ctx, c.dial(m.url(), state, identity))
+	}
+	if m.served, err = c.serveBeside(ctx, services[0], connect); err != nil {
+		return err
+	}
+	return awaitWorkspace(ctx, m.client, dir)
+}
+
+func (m *mesh) url() string { return m.client.Conn().NATS().ConnectedUrl() }
+
+// awaitWorkspace waits until the router has heard of the workspace: it may be a
+// moment behind the announcement.
+func awaitWorkspace(ctx context.Context, cl *client.Client, dir string) error {
+	for {
+		t, err := cl.Tool(ctx, workspaceProbe)
+		if err == nil && slices.Contains(t.Owned, frames.PathKey(dir)) {
+			return nil
+		}
+		if err := sleep(ctx, announcePause); err != nil {
+			return err
+		}
+	}
+}

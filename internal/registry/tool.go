@@ -1,0 +1,61 @@
+package registry
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weavebus/weavebus/pkg/frames"
+)
+
+// AliveLimit is how old an instance's last sign of life may be; instances give
+// one each 5 s.
+const AliveLimit = 15 * time.Second
+
+// forgetAfter is how long a tool that nobody serves any more stays known.
+const forgetAfter = 10 * time.Minute
+
+// Instance is one process that serves tools. Its fields do not change.
+type Instance struct {
+	Identity string
+	// ID is empty for a service that announces no instance: it is reached
+	// through the tool's queue group.
+	ID string
+}
+
+// Tool is a tool as it stands now: a snapshot that is not changed.
+type Tool struct {
+	*frames.Declaration
+	// Instances are those that serve this declaration and take calls.
+	Instances []Served
+	// Refused says why the declaration cannot be called; nil for most.
+	Refused *frames.Error
+}
+
+// Served is a tool on one instance.
+type Served struct {
+	Instance Instance
+	// Slots is how many calls it runs at once; 0 is no limit.
+	Slots int
+	// Keys are the names that the instance owns; empty means it serves any.
+	Keys []string
+}
+
+// Owns reports whether the instance serves calls for the key.
+func (s *Served) Owns(key string) bool { return len(s.Keys) == 0 || slices.Contains(s.Keys, key) }
+
+// Owners gives the names that live instances own, sorted; nil where the tool
+// needs none.
+func (t *Tool) Owners() []string { return slices.DeleteFunc(t.Keys(), frames.IsPathKey) }
+
+// Keys gives all keys that live instances own, sorted: names and roots.
+func (t *Tool) Keys() []string {
+	var keys []string
+	for _, s := range t.Instances {
+		keys = append(keys, s.Keys...)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// Callable reports whether a call could be dispatched now.
+func (t *Tool) Callable() bool { return t.Refused == nil && len(t.Instances) > 0 }

@@ -1,0 +1,188 @@
+package session
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/weavebus/weavebus/internal/engine"
+	"github.com/weavebus/weavebus/pkg/frames"
+)
+
+// PARAM keys of PROTOCOL section 7 that mean something to a session itself. The
+// others are those of its runs, which package engine knows.
+const (
+	paramWorkspace     = "workspace"
+	paramTask          = "task"
+	paramNodeID        = "nodeId"
+	paramSessionID     = "sessionId"
+	paramMaxTurns      = "maxTurns"
+	paramMessages      = "messages"
+	paramModel         = "model"
+	paramSystemPrompt  = "systemPrompt"
+	paramToolExecution = "toolExecution"
+	paramApproval      = "approval"
+)
+
+// setter checks a parameter's JSON value and puts it into the state.
+type setter func(s *State, key string, value json.RawMessage) error
+
+// setterOf gives how a parameter is set.
+func setterOf(key string) setter {
+	switch key {
+	case paramWorkspace:
+		return beforeStart(label(func(s *State) *string { return &s.Workspace }))
+	case paramTask:
+		return beforeStart(label(func(s *State) *string { return &s.Task }))
+	case paramNodeID:
+		return beforeStart(label(func(s *State) *string { return &s.NodeID }))
+	case paramSessionID:
+		return setSessionID
+	case paramMaxTurns:
+		return setMaxTurns
+	case paramToolExecution:
+		return kept(oneOf(executionMesh, executionClient))
+	case paramApproval:
+		return kept(oneOf("ask", "deny"))
+	case paramMessages, paramSystemPrompt:
+		return beforeStart(kept(engine.CheckParam))
+	}
+	return kept(engine.CheckParam)
+}
+
+// Who runs the calls of a model that drives the session from outside.
+const (
+	executionMesh   = "mesh"
+	executionClient = "client"
+)
+
+// ownTools are keys that declare a tool of the client's own.
+var ownTools = [...]string{"tool", "register-tool"}
+
+const maxParamKey = 64
+
+// setParam applies a PARAM.
+func (s *State) setParam(f *frames.Frame) error {
+	if err := checkKey(f.Key); err != nil {
+		return err
+	}
+	if f.Value.Absent() {
+		return invalid(f.Key, "has no value")
+	}
+	value, err := f.Value.JSON()
+	if err != nil {
+		return invalid(f.Key, "%s", frames.AsError(err).Message)
+	}
+	return setterOf(f.Key)(s, f.Key, value)
+}
+
+func checkKey(key string) error {
+	for _, own := range ownTools {
+		if key == own {
+			return invalid(key, "is not a parameter of this version, which runs the tools of the mesh only")
+		}
+	}
+	if key == "" || len(key) > maxParamKey {
+		return frames.NewError(frames.CodeValidationInput, "PARAM key of %d bytes, want 1 to %d", len(key), maxParamKey)
+	}
+	return nil
+}
+
+func invalid(key, format string, args ...any) error {
+	e := frames.NewError(frames.CodeValidationInput, format, args...)
+	return e.With(func(c *frames.Error) { c.Message = "PARAM " + key + ": " + c.Message })
+}
+
+func (s *State) keep(key string, value json.RawMessage) {
+	if s.Params == nil {
+		s.Params = map[string]json.RawMessage{}
+	}
+	s.Params[key] = value
+}
+
+// kept is a parameter that stays in Params once it was checked.
+func kept(check func(key string, value json.RawMessage) error) setter {
+	return func(s *State, key string, value json.RawMessage) error {
+		if err := check(key, value); err != nil {
+			return err
+		}
+		s.keep(key, value)
+		return nil
+	}
+}
+
+func beforeStart(set setter) setter {
+	return func(s *State, key string, value json.RawMessage) error {
+		if s.Initialized {
+			return frames.NewError(frames.CodeConflict, "PARAM %s can only be set before START", key)
+		}
+		return set(s, key, value)
+	}
+}
+
+func label(field func(*State) *string) setter {
+	return func(s *State, key string, value json.RawMessage) error {
+		text, err := textOf(key, value)
+		if err == nil {
+			*field(s) = text
+		}
+		return err
+	}
+}
+
+// setSessionID holds a frame to its subject.
+func setSessionID(s *State, key string, value json.RawMessage) error {
+	text, err := textOf(key, value)
+	if err == nil && text != s.SessionID {
+		err = invalid(key, "%q is not this session, whose id is %q", text, s.SessionID)
+	}
+	return err
+}
+
+func setMaxTurns(s *State, key string, value json.RawMessage) error {
+	n, err := countOf(key, value)
+	switch {
+	case err != nil:
+		return err
+	case n < 1:
+		return invalid(key, "must be at least 1")
+	case n < int64(s.CurrentTurn):
+		return invalid(key, "%d is below the %d turns that were used", n, s.CurrentTurn)
+	}
+	s.MaxTurns = int(n)
+	return nil
+}
+
+func textOf(key string, value json.RawMessage) (string, error) {
+	var text string
+	if err := json.Unmarshal(value, &text); err != nil || text == "" {
+		return "", invalid(key, "must be a text that is not empty")
+	}
+	return text, nil
+}
+
+// countOf reads a whole number in any numeric form: 5, 5.0 and 5e0 are the same.
+func countOf(key string, value json.RawMessage) (int64, error) {
+	raw, err := frames.FromJSON(value)
+	if err == nil {
+		if n, ok := raw.Int64(); ok && n >= 0 && n <= maxCount {
+			return n, nil
+		}
+	}
+	return 0, invalid(key, "must be a whole number from 0 to %d", int64(maxCount))
+}
+
+const maxCount = 1 << 40
+
+func oneOf(words ...string) func(string, json.RawMessage) error {
+	return func(key string, value json.RawMessage) error {
+		text, err := textOf(key, value)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(words, text) {
+			return nil
+		}
+		return invalid(key, "%q is not one of %s", text, strings.Join(words, ", "))
+	}
+}

@@ -1,0 +1,204 @@
+// Package client is what an application writes against a mesh: calls of tools,
+// lists of them, runs and sessions. It speaks the protocol's own subjects with
+// publish, subscribe and request only.
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/weavebus/weavebus/pkg/bus"
+	"github.com/weavebus/weavebus/pkg/frames"
+)
+
+// Client speaks to a mesh as one caller. It is safe for concurrent use.
+type Client struct{ conn *bus.Conn }
+
+// New makes a client of a connection; the connection's identity is the caller.
+func New(conn *bus.Conn) *Client { return &Client{conn: conn} }
+
+// Conn gives the connection beneath.
+func (c *Client) Conn() *bus.Conn { return c.conn }
+
+// Caller gives who the client speaks as.
+func (c *Client) Caller() string { return c.conn.Identity() }
+
+type callConfig struct {
+	id, workspace string
+	timeout       time.Duration
+	onFrame       func(frames.Frame)
+}
+
+// CallOption changes one call.
+type CallOption func(*callConfig)
+
+// WithID sets the call's id, ^[A-Za-z0-9_-]{1,64}$. Default: a new unique one.
+func WithID(id string) CallOption { return func(c *callConfig) { c.id = id } }
+
+// WithWorkspace names the workspace that the call is about. Default: the only one.
+func WithWorkspace(name string) CallOption { return func(c *callConfig) { c.workspace = name } }
+
+// WithTimeout shortens the tool's time-out, which runs from the dispatch. Default:
+// the tool's own.
+func WithTimeout(d time.Duration) CallOption { return func(c *callConfig) { c.timeout = d } }
+
+// OnFrame takes the tool's TEXT and PROGRESS frames while it runs. Default: none.
+func OnFrame(f func(frames.Frame)) CallOption { return func(c *callConfig) { c.onFrame = f } }
+
+// cancelWait bounds the wait for the acknowledgement of a CANCEL.
+const cancelWait = 3 * time.Second
+
+// Call calls a tool through the router and waits for its result. args is JSON
+// text as json.RawMessage, or a value for encoding/json; nil is {}. The tool's own
+// failure is in the result's Err; the error is that of the mesh: UNAVAILABLE where
+// no router listens, NO_RESULT where the answer broke off, CANCELLED where ctx
+// ended, in which case the call was cancelled too.
+func (c *Client) Call(ctx context.Context, tool string, args any, opts ...CallOption) (*frames.ToolResult, error) {
+	cfg := callConfig{id: nuid.Next()}
+	for _, o := range opts {
+		o(&cfg)
+	}
+	f, err := callFrame(tool, args, cfg)
+	if err != nil {
+		return nil, err
+	}
+	x, err := c.conn.Open(ctx, c.conn.Subjects.Call(c.Caller(), tool), frames.Msgpack, &f)
+	if err != nil {
+		return nil, err
+	}
+	defer x.Close()
+	res, err := readCall(ctx, x, cfg.onFrame)
+	if ctx.Err() != nil && res == nil {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
+		defer cancel()
+		return nil, errors.Join(err, c.Cancel(late, cfg.id))
+	}
+	return res, err
+}
+
+func callFrame(tool string, args any, cfg callConfig) (frames.Frame, error) {
+	if !frames.ValidName(tool) {
+		return frames.Frame{}, frames.NotFound(tool, nil)
+	}
+	text, ok := args.(json.RawMessage)
+	if !ok && args != nil {
+		var err error
+		if text, err = json.Marshal(args); err != nil {
+			return frames.Frame{}, frames.NewError(frames.CodeValidationInput, "arguments of %s: %w", tool, err)
+		}
+	}
+	f := frames.Call(tool, text, frames.WithCall(cfg.id, tool))
+	if cfg.workspace != "" {
+		f.Metadata.Set("workspace", frames.Value(cfg.workspace))
+	}
+	if cfg.timeout > 0 {
+		f.Metadata.Set("timeoutMs", frames.Value(max(cfg.timeout.Milliseconds(), 1)))
+	}
+	return f, nil
+}
+
+func readCall(ctx context.Context, x *bus.Exchange, onFrame func(frames.Frame)) (*frames.ToolResult, error) {
+	var res *frames.ToolResult
+	for f, err := range x.All(ctx) {
+		if err != nil {
+			return res, err
+		}
+		switch f.Type {
+		case frames.TypeToolResult:
+			if res, err = f.Result(); err != nil {
+				return nil, err
+			}
+		case frames.TypeError:
+			return nil, f.Err()
+		case frames.TypeText, frames.TypeProgress:
+			if onFrame != nil {
+				onFrame(f)
+			}
+		}
+	}
+	if res == nil {
+		return nil, frames.NewError(frames.CodeNoResult, "the call ended without a result")
+	}
+	return res, nil
+}
+
+// Cancel asks to stop a call of this caller and waits for the acknowledgement by
+// the process that runs it. A call that nobody runs is NO_RESULT, when ctx ends.
+func (c *Client) Cancel(ctx context.Context, callID string) error {
+	f := frames.Cancel(callID, "")
+	_, err := c.conn.Request(ctx, c.conn.Ctl(c.Caller()), &f)
+	return err
+}
+
+// Tool is a tool as the router lists it.
+type Tool struct {
+	*frames.Declaration
+	// Instances is how many processes serve it now.
+	Instances int
+	// Owned are the keys that its instances own: names of workspaces, and their
+	// roots as frames.PathKey gives them.
+	Owned []string
+	// Refused says why it cannot be called; nil where it can.
+	Refused *frames.Error
+}
+
+// Workspaces gives the names of the workspaces that its instances own.
+func (t *Tool) Workspaces() []string {
+	return slices.DeleteFunc(slices.Clone(t.Owned), frames.IsPathKey)
+}
+
+// Tools lists the tools that the caller may see.
+func (c *Client) Tools(ctx context.Context) ([]Tool, error) { return c.describe(ctx, "") }
+
+// Tool describes one tool; one that does not exist is NOT_FOUND.
+func (c *Client) Tool(ctx context.Context, name string) (*Tool, error) {
+	tools, err := c.describe(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(tools) == 0 {
+		return nil, frames.NotFound(name, nil)
+	}
+	return &tools[0], nil
+}
+
+func (c *Client) describe(ctx context.Context, name string) ([]Tool, error) {
+	q := frames.Describe(name)
+	fs, err := c.conn.Request(ctx, c.conn.List(c.Caller()), &q)
+	if err != nil {
+		return nil, err
+	}
+	var out []Tool
+	for i := range fs {
+		if fs[i].Type != frames.TypeDescription {
+			continue
+		}
+		t, err := toolFrom(&fs[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func toolFrom(f *frames.Frame) (Tool, error) {
+	d, err := frames.DeclarationFrom(f.Content)
+	if err != nil {
+		return Tool{}, err
+	}
+	t := Tool{Declaration: d, Instances: int(f.Metadata.Int("instances"))}
+	for key := range f.Metadata.Get("keys").Items() {
+		name, _ := key.Text()
+		t.Owned = append(t.Owned, name)
+	}
+	if e := f.Metadata.Get("refused"); e != nil {
+		t.Refused = frames.ErrorFrom(e)
+	}
+	return t, nil
+}

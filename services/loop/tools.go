@@ -1,0 +1,103 @@
+package loop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	"github.com/weavebus/weavebus/internal/dispatch"
+	"github.com/weavebus/weavebus/internal/engine"
+	"github.com/weavebus/weavebus/internal/registry"
+	"github.com/weavebus/weavebus/pkg/bus"
+	"github.com/weavebus/weavebus/pkg/frames"
+	"github.com/weavebus/weavebus/pkg/provider"
+)
+
+// tools are the mesh's tools as one run may call them.
+type tools struct {
+	conn     *bus.Conn
+	d        *dispatch.Dispatcher
+	patterns engine.Patterns
+	// call is what all calls of the run have in common.
+	call dispatch.Call
+}
+
+var _ engine.Tools = (*tools)(nil)
+
+// Offer implements [engine.Tools].
+func (t *tools) Offer(context.Context) []provider.Tool {
+	var out []provider.Tool
+	for _, tool := range t.offered() {
+		out = append(out, provider.Tool{Name: tool.Name, Description: tool.Description, Schema: tool.Schema})
+	}
+	return out
+}
+
+func (t *tools) offered() []*registry.Tool {
+	var out []*registry.Tool
+	for _, tool := range t.d.Registry().Tools() {
+		if tool.Callable() && t.patterns.Match(tool.Name) && t.d.Registry().Check(tool) == nil {
+			out = append(out, tool)
+		}
+	}
+	return out
+}
+
+func (t *tools) notFound(name string) error {
+	var names []string
+	for _, tool := range t.offered() {
+		names = append(names, tool.Name)
+	}
+	return frames.NotFound(name, names)
+}
+
+// Prepare implements [engine.Tools].
+func (t *tools) Prepare(ctx context.Context, c engine.Call) (*engine.Ticket, error) {
+	if !t.patterns.Match(c.Name) || !frames.ValidName(c.Name) {
+		return nil, t.notFound(c.Name)
+	}
+	call := t.call
+	call.Tool, call.Arguments = c.Name, json.RawMessage(c.Arguments)
+	p, err := t.d.Prepare(ctx, call)
+	if e := frames.AsError(err); e != nil && e.Code == frames.CodeNotFound && e.Reason == "" {
+		return nil, t.notFound(c.Name) // names what this run may call, not what the mesh has
+	}
+	if err != nil {
+		return nil, err
+	}
+	decl := p.Declaration
+	return &engine.Ticket{
+		Identity: decl.Identity, Replay: decl.Replay, Sequential: decl.ExecutionMode == frames.Sequential,
+		Lock: lockOf(decl, call.Arguments), Start: t.start(p, c.ID != ""),
+	}, nil
+}
+
+// start gives what starts a prepared call; second says that an earlier process
+// started it before.
+func (t *tools) start(p *dispatch.Prepared, second bool) func(context.Context, string, func(*frames.Frame), func(*frames.ToolResult)) func(error) {
+	return func(ctx context.Context, id string, live func(*frames.Frame), done func(*frames.ToolResult)) func(error) {
+		started := *p
+		started.ID, started.OnFrame = id, live
+		if second {
+			return t.startAgain(ctx, &started, done)
+		}
+		return t.d.Start(ctx, &started, done)
+	}
+}
+
+// lockOf gives the key that calls of a round have in common which run one at a
+// time: the argument that the declaration's lockKey names.
+func lockOf(d *frames.Declaration, args json.RawMessage) string {
+	if d.LockKey == "" {
+		return ""
+	}
+	var named map[string]json.RawMessage
+	if json.Unmarshal(args, &named) != nil || named[d.LockKey] == nil {
+		return ""
+	}
+	var value bytes.Buffer
+	if json.Compact(&value, named[d.LockKey]) != nil {
+		return ""
+	}
+	return d.LockKey + "=" + value.String()
+}
