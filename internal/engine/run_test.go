@@ -395,7 +395,7 @@ func TestToolOutputAndTicksAreShown(t *testing.T) {
 			live TICK
 			live TEXT done
 			END completed`)
-		r.want(strings.Join(streams, " "), "s0 s1")
+		r.want(strings.Join(streams, " "), "s0 s0 s1")
 	})
 }
 

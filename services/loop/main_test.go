@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -287,7 +286,7 @@ func brief(f *frames.Frame) string {
 		state := f.Content.Lookup("state")
 		if status, ok := state.Lookup("status").Text(); ok {
 			turn, _ := state.Lookup("currentTurn").Int64()
-			words = append(words, status, strconv.FormatInt(turn, 10))
+			words = append(words, status, fmt.Sprint(turn))
 		} else {
 			for k := range f.Content.Pairs() {
 				words = append(words, k)

@@ -66,6 +66,7 @@ func TestTurnOfASession(t *testing.T) {
 			TEXT look
 			TEXT slow half way
 			TICK
+			TICK
 			TEXT two
 			TEXT things`)
 		h.check()
