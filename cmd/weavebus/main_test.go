@@ -3,9 +3,11 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,8 +51,6 @@ type meshProcess struct {
 	done chan error
 }
 
-type meshKey struct{}
-
 // meshUp runs "weavebus up --json --port 0 ARGS" until the script's end, and
 // sets URL and STATE when it is ready.
 func meshUp(ts *testscript.TestScript, _ bool, args []string) {
@@ -67,7 +67,10 @@ func meshUp(ts *testscript.TestScript, _ bool, args []string) {
 	if err != nil {
 		ts.Fatalf("weavebus up: %v", cmd.Wait())
 	}
-	var info struct{ URL, State string }
+	var info struct {
+		URL   string `json:"url"`
+		State string `json:"state"`
+	}
 	ts.Check(json.Unmarshal([]byte(line), &info))
 	ts.Setenv("URL", info.URL)
 	ts.Setenv("STATE", info.State)
@@ -110,12 +113,13 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	err := ts.Exec(args[1], args[2:]...)
 	code := 0
-	if exit, ok := err.(*exec.ExitError); ok {
+	exit := &exec.ExitError{}
+	if errors.As(err, &exit) {
 		code = exit.ExitCode()
 	} else if err != nil {
 		ts.Fatalf("%v", err)
 	}
-	if want := args[0]; strings.TrimSpace(want) != itoa(code) {
+	if want := args[0]; strings.TrimSpace(want) != strconv.Itoa(code) {
 		ts.Fatalf("exit code %d, want %s", code, want)
 	}
 }
@@ -135,11 +139,6 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%s did not come", args[0])
 		}
 	}
-}
-
-func itoa(n int) string {
-	text, _ := json.Marshal(n)
-	return string(text)
 }
 
 func lookPath(ts *testscript.TestScript, name string) string {

@@ -85,7 +85,7 @@ func Main(args []string) int {
 }
 
 func isTerminal(f *os.File) bool {
-	return term.IsTerminal(int(f.Fd())) //nolint:gosec // a file descriptor fits an int
+	return term.IsTerminal(int(f.Fd()))
 }
 
 // exited is how kong's help and version leave: it is caught in main.
@@ -159,7 +159,7 @@ func (c *console) fail(err error) int {
 	}
 	e := frames.AsError(err)
 	if c.globals != nil && c.JSON {
-		text, _ := json.Marshal(e) // an Error always has a JSON form
+		text, _ := json.Marshal(e) //nolint:errchkjson // an Error always has a JSON form
 		fmt.Fprintf(c.err, "{\"error\":%s}\n", text)
 		return e.Code.ExitCode()
 	}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"encoding/json"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,8 +28,9 @@ type Call struct {
 	Depth int
 	// Timeout shortens the tool's; 0 leaves it.
 	Timeout time.Duration
-	// OnFrame takes the tool's TEXT, PROGRESS and TICK frames as they come. It
-	// runs on the connection's delivery goroutine and must not block; nil drops them.
+	// OnFrame takes what the running tool says as it comes, none of it after the
+	// result: TEXT, THINKING, PROGRESS, DATA, META and TICK. It runs on the
+	// connection's delivery goroutine and must not block; nil drops the frames.
 	OnFrame func(f *frames.Frame)
 }
 
@@ -49,17 +51,17 @@ type running struct {
 	// trace are the W3C headers that go along.
 	trace nats.Header
 
+	// telling is held while OnFrame runs, so that nothing follows the result.
+	telling sync.Mutex
+	told    bool
+
 	// The fields below are guarded by the lane's mutex.
 	state    state
 	queuedAt time.Time
-	sentAt   time.Time
 	waited   time.Duration
-	timer    *time.Timer
-	target   registry.Served
-	refused  map[registry.Instance]bool
-	ask      *bus.Ask
-	last     uint64 // seq of the last answer
-	result   *frames.ToolResult
+	timer    *time.Timer   // ends the wait, the run, the grace or the held slot
+	try      *attempt      // nil while the call waits
+	stopped  *frames.Error // why the call was cancelled
 }
 
 type state uint8
@@ -71,3 +73,23 @@ const (
 	abandoned  // answered already; the slot is held until the tool ends
 	finished
 )
+
+// attempt is a call on the instance that was chosen for it. What comes for an
+// attempt that is not its call's any more counts for nothing.
+type attempt struct {
+	*running
+	target registry.Instance
+	// decl is the declaration that the instance serves.
+	decl   *frames.Declaration
+	ask    *bus.Ask
+	sentAt time.Time
+
+	// The fields below are guarded by the lane's mutex.
+	heard  time.Time // when the last answer came
+	seq    uint64    // of the last answer
+	result *frames.ToolResult
+	orphan *time.Timer // runs since the instance is gone
+}
+
+// current reports whether the attempt still runs, under the lane's mutex.
+func (a *attempt) current() bool { return a.try == a && a.state != finished }

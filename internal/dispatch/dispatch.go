@@ -31,8 +31,27 @@ type Config struct {
 	// CancelGrace is how long a cancelled call waits for the tool's own last
 	// word. Default: 1 s.
 	CancelGrace time.Duration
+	// MaxBytes is how many bytes of arguments all calls together may hold.
+	// Default: 256 MiB.
+	MaxBytes int
 	// Log is where faults go. Default: slog.Default().
 	Log *slog.Logger
+}
+
+// Validate names the first field that cannot be.
+func (c Config) Validate() error {
+	for _, f := range []struct {
+		name string
+		v    int64
+	}{
+		{"QueueLimit", int64(c.QueueLimit)}, {"QueueWait", int64(c.QueueWait)},
+		{"CancelGrace", int64(c.CancelGrace)}, {"MaxBytes", int64(c.MaxBytes)},
+	} {
+		if f.v < 0 {
+			return frames.NewError(frames.CodeValidationInput, "%s: %d, want 0 for the default or more", f.name, f.v)
+		}
+	}
+	return nil
 }
 
 func (c Config) withDefaults() Config {
@@ -45,6 +64,9 @@ func (c Config) withDefaults() Config {
 	if c.CancelGrace == 0 {
 		c.CancelGrace = time.Second
 	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = 256 << 20
+	}
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
@@ -53,11 +75,14 @@ func (c Config) withDefaults() Config {
 
 // Times that are not worth a setting.
 const (
-	// busyPause is how long a call waits after every instance refused it.
+	// busyPause is how long an instance is left alone after it refused a call.
 	busyPause = 25 * time.Millisecond
 	// holdSlot is how long the slot of a call that was given up is held for the
 	// tool to end.
 	holdSlot = 30 * time.Second
+	// goneGrace is how long what is under way from an instance that is gone may
+	// take: a last result, or the word that nobody took the call.
+	goneGrace = 500 * time.Millisecond
 )
 
 // Dispatcher dispatches the calls of one process. It is safe for concurrent use.
@@ -66,10 +91,12 @@ type Dispatcher struct {
 	reg  *registry.Registry
 	cfg  Config
 
-	mu    sync.Mutex
-	lanes map[string]*lane
-	calls map[callKey]*running
-	idle  []chan struct{} // closed when the last call ends
+	mu     sync.Mutex
+	lanes  map[string]*lane
+	calls  map[callKey]*running
+	bytes  int             // of the calls' arguments
+	idle   []chan struct{} // closed when the last call ends
+	closed bool            // takes no more calls
 }
 
 type callKey struct{ caller, id string }
@@ -93,7 +120,7 @@ func (d *Dispatcher) Registry() *registry.Registry { return d.reg }
 func (d *Dispatcher) Do(ctx context.Context, c Call) *frames.ToolResult {
 	p, err := d.Prepare(ctx, c)
 	if err != nil {
-		return &frames.ToolResult{Err: frames.AsError(err)}
+		return failed(err)
 	}
 	return d.Run(ctx, p)
 }
@@ -112,39 +139,58 @@ func (d *Dispatcher) Run(ctx context.Context, p *Prepared) *frames.ToolResult {
 }
 
 // Start runs a prepared call without waiting: done is called once with the
-// result, at once or from the connection's delivery goroutine, and must not
-// block. ctx carries trace headers only; cancel ends the call, with CANCELLED
+// result, at once or from another goroutine such as the connection's, and must
+// not block. ctx carries trace headers only; cancel ends the call, with CANCELLED
 // unless the cause says otherwise.
 func (d *Dispatcher) Start(ctx context.Context, p *Prepared, done func(*frames.ToolResult)) (cancel func(cause error)) {
 	r := &running{Prepared: p, d: d, done: done, trace: bus.TraceHeader(ctx), queuedAt: time.Now()}
-	l, err := d.register(r)
-	if err != nil {
-		done(&frames.ToolResult{Err: frames.AsError(err)})
+	if err := d.register(r); err != nil {
+		done(failed(err))
 		return func(error) {}
 	}
-	r.lane = l
-	l.mu.Lock()
-	l.calls[r] = struct{}{}
-	l.mu.Unlock()
 	d.advance(r)
 	return r.cancel
 }
 
-// register keeps a call by its id while it runs.
-func (d *Dispatcher) register(r *running) (*lane, error) {
+// register keeps a call by its id while it runs, and puts it into its lane.
+func (d *Dispatcher) register(r *running) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := callKey{r.Caller, r.ID}
-	if d.calls[key] != nil {
-		return nil, frames.NewError(frames.CodeConflict, "call %s is running already", r.ID)
+	switch {
+	case d.closed:
+		return frames.NewError(frames.CodeUnavailable, "the dispatcher has stopped")
+	case d.calls[key] != nil:
+		return frames.NewError(frames.CodeConflict, "call %s is running already", r.ID)
+	case d.bytes+len(r.Arguments) > d.cfg.MaxBytes:
+		return frames.Busy(r.Tool, d.cfg.QueueWait/10).WithReason("busy")
 	}
 	d.calls[key] = r
-	l := d.lanes[r.Tool]
-	if l == nil {
-		l = newLane(r.Tool)
-		d.lanes[r.Tool] = l
+	d.bytes += len(r.Arguments)
+	r.lane = d.lanes[r.Tool]
+	if r.lane == nil {
+		r.lane = newLane(r.Tool)
+		d.lanes[r.Tool] = r.lane
 	}
-	return l, nil
+	r.lane.mu.Lock()
+	defer r.lane.mu.Unlock()
+	r.lane.calls[r] = struct{}{}
+	return nil
+}
+
+// forget takes a call that has its result out of the index.
+func (d *Dispatcher) forget(r *running) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.calls, callKey{r.Caller, r.ID})
+	d.bytes -= len(r.Arguments)
+	if len(d.calls) > 0 {
+		return
+	}
+	for _, c := range d.idle {
+		close(c)
+	}
+	d.idle = nil
 }
 
 // Cancel ends a running call of a caller; false where this process runs none of
@@ -167,25 +213,34 @@ func (d *Dispatcher) InFlight() int {
 	return len(d.calls)
 }
 
-func (d *Dispatcher) laneOf(tool string) *lane {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.lanes[tool]
-}
-
 // changed looks at a tool's queue again: there may be a new instance, or none.
+// The lane of a tool that is forgotten goes with it.
 func (d *Dispatcher) changed(tool string) {
-	if l := d.laneOf(tool); l != nil {
+	d.mu.Lock()
+	l := d.lanes[tool]
+	if l != nil && d.reg.Get(tool) == nil {
+		l.mu.Lock()
+		if l.empty() {
+			delete(d.lanes, tool)
+		}
+		l.mu.Unlock()
+	}
+	d.mu.Unlock()
+	if l != nil {
 		d.pump(l)
 	}
 }
 
-// gone ends the calls that ran on an instance that is no more.
-func (d *Dispatcher) gone(id registry.Instance) {
+// gone looks after the calls that run on an instance that is no more. Those of a
+// service without instances are left to their time-outs: it may have stopped to
+// listen, to finish what it has.
+func (d *Dispatcher) gone(id registry.Instance, dead bool) {
+	if !id.Announced() {
+		return
+	}
 	for _, l := range d.allLanes() {
-		for _, r := range l.runningOn(id) {
-			r.end(failed(frames.NewError(frames.CodeInterrupted,
-				"%s died while it ran; it may or may not have acted", r.Tool).With(r.replaySafe)))
+		for _, a := range l.on(id) {
+			a.orphaned(dead)
 		}
 	}
 }

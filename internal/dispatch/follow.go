@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/weavebus/weavebus/internal/registry"
@@ -34,16 +36,17 @@ func Follow(ctx, work context.Context, conn *bus.Conn, cfg Config) (*Following, 
 	case err := <-f.failed:
 		f.Stop()
 		if err == nil {
-			err = context.Cause(ctx)
+			err = context.Cause(work) // nothing else ends the registry
 		}
-		return nil, err
+		return nil, frames.AsError(err)
 	case <-ctx.Done():
 		f.Stop()
 		return nil, frames.AsError(context.Cause(ctx))
 	}
 }
 
-// Failed gives the error with which the registry ended before Stop.
+// Failed gives the error with which the registry ended before Stop: the catalogue
+// is not followed any more.
 func (f *Following) Failed() <-chan error { return f.failed }
 
 // Stop ends the registry; it waits for that.
@@ -52,8 +55,8 @@ func (f *Following) Stop() {
 	f.done.Wait()
 }
 
-// Drain waits until no call is running. When ctx ends it cancels those that
-// still run and waits for their results.
+// Drain waits until no call is running. When ctx ends it takes no more calls,
+// cancels those that still run and waits for their results.
 func (d *Dispatcher) Drain(ctx context.Context) {
 	idle := d.whenIdle()
 	select {
@@ -61,7 +64,9 @@ func (d *Dispatcher) Drain(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	d.cancelAll(frames.NewError(frames.CodeInterrupted, "the dispatcher stopped before the call ended"))
+	for _, r := range d.close() {
+		r.cancel(frames.Interrupted(r.Tool, "").WithReplay(r.Declaration.ReplaySafe()))
+	}
 	<-idle
 }
 
@@ -78,28 +83,10 @@ func (d *Dispatcher) whenIdle() <-chan struct{} {
 	return c
 }
 
-func (d *Dispatcher) cancelAll(cause error) {
-	d.mu.Lock()
-	all := make([]*running, 0, len(d.calls))
-	for _, r := range d.calls {
-		all = append(all, r)
-	}
-	d.mu.Unlock()
-	for _, r := range all {
-		r.cancel(cause)
-	}
-}
-
-// forget takes a call that has its result out of the index.
-func (d *Dispatcher) forget(r *running) {
+// close takes no more calls, and gives those that run.
+func (d *Dispatcher) close() []*running {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.calls, callKey{r.Caller, r.ID})
-	if len(d.calls) > 0 {
-		return
-	}
-	for _, c := range d.idle {
-		close(c)
-	}
-	d.idle = nil
+	d.closed = true
+	return slices.Collect(maps.Values(d.calls))
 }

@@ -20,9 +20,9 @@ func (d *Dispatcher) Prepare(ctx context.Context, c Call) (*Prepared, error) {
 		return nil, err
 	}
 	if n, most := len(c.Arguments), d.conn.InlineLimit(); n > most {
-		return nil, frames.NewError(frames.CodeTooLarge, "arguments of %d bytes, the limit is %d", n, most)
+		return nil, frames.TooLarge("arguments of tool "+c.Tool, int64(n), int64(most))
 	}
-	if err := d.checkArguments(t.Declaration, c.Arguments); err != nil {
+	if err := d.checkArguments(t, c.Arguments); err != nil {
 		return nil, err
 	}
 	key, err := workspaceKey(t, c.Workspace)
@@ -30,8 +30,7 @@ func (d *Dispatcher) Prepare(ctx context.Context, c Call) (*Prepared, error) {
 		return nil, err
 	}
 	if t.Annotations.RequiresConfirmation {
-		return nil, frames.NewError(frames.CodeDenied, "Tool %s wants a person's confirmation, which cannot be asked for yet", c.Tool).
-			WithReason("approval_required")
+		return nil, frames.Denied(c.Tool, "a person has to confirm it, which cannot be asked for yet").WithReason("approval_required")
 	}
 	return &Prepared{Call: c, Declaration: t.Declaration, key: key}, nil
 }
@@ -40,17 +39,22 @@ func (d *Dispatcher) Prepare(ctx context.Context, c Call) (*Prepared, error) {
 func (d *Dispatcher) Lookup(ctx context.Context, name string) (*registry.Tool, error) {
 	t := d.reg.Find(ctx, name)
 	switch {
+	case t != nil && len(t.Instances) > 0:
+		return t, nil
+	case ctx.Err() != nil:
+		return nil, frames.AsError(context.Cause(ctx))
 	case t == nil:
 		return nil, frames.NotFound(name, d.callable())
-	case len(t.Instances) == 0:
-		return nil, unserved(name)
 	}
-	return t, nil
+	return nil, frames.Unavailable(name)
 }
 
-// Known reports whether the tool is in the catalogue, so that Prepare need not
-// ask for it.
-func (d *Dispatcher) Known(tool string) bool { return d.reg.Get(tool) != nil }
+// Ready reports whether the tool is known to be served, so that Prepare need not
+// look for it.
+func (d *Dispatcher) Ready(tool string) bool {
+	t := d.reg.Get(tool)
+	return t != nil && len(t.Instances) > 0
+}
 
 func (d *Dispatcher) callable() []string {
 	var names []string
@@ -62,20 +66,27 @@ func (d *Dispatcher) callable() []string {
 	return names
 }
 
-func (d *Dispatcher) checkArguments(decl *frames.Declaration, args json.RawMessage) error {
-	s, err := d.reg.Arguments(decl)
+// checkArguments holds arguments to the tool's schema. A tool whose schemas do
+// not compile is not called at all.
+func (d *Dispatcher) checkArguments(t *registry.Tool, args json.RawMessage) error {
+	s, err := d.reg.Arguments(t.Declaration)
+	if err == nil {
+		_, err = d.reg.Output(t.Declaration)
+	}
 	if err != nil {
-		return err
+		return refused(t.Name, frames.AsError(err))
 	}
 	return s.Validate(args)
 }
 
-func (d *Dispatcher) checkOutput(decl *frames.Declaration, result json.RawMessage) error {
-	s, err := d.reg.Output(decl)
-	if err != nil {
-		return err
-	}
-	return s.ValidateOutput(result)
+// refused is the error of a call of a tool whose declaration is at fault: no
+// other arguments would help.
+func refused(tool string, why *frames.Error) *frames.Error {
+	return frames.Unavailable(tool).With(func(e *frames.Error) {
+		e.Message = "Tool " + tool + " is refused: " + why.Message
+		e.LLMMessage = "Tool " + tool + " cannot be called: its own declaration is at fault, not your call. Try another way."
+		e.Reason, e.Issues, e.Retryable = "bad_schema", why.Issues, false
+	})
 }
 
 // workspaceKey gives the key that an instance must own for the call; "" where
@@ -118,15 +129,4 @@ func pathOwner(t *registry.Tool, path string, owners []string) (string, error) {
 func noWorkspace(name string, owners []string) *frames.Error {
 	return frames.NewError(frames.CodeNotFound, "no workspace %q; there is %s", name, strings.Join(owners, ", ")).
 		WithReason("workspace_not_found")
-}
-
-func unserved(tool string) *frames.Error {
-	return frames.NewError(frames.CodeUnavailable, "Tool %s is known, but no instance of it is running", tool)
-}
-
-// busy is what a call gets that could not be placed; the estimate is the time
-// that the queue before it needs.
-func (d *Dispatcher) busy(r *running, why string) *frames.Error {
-	return frames.NewError(frames.CodeBusy, "Tool %s is busy: %s", r.Tool, why).
-		With(func(e *frames.Error) { e.Reason, e.RetryAfter = "busy", d.cfg.QueueWait/10 })
 }

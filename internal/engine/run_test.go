@@ -79,7 +79,7 @@ func TestExactlySoManyRounds(t *testing.T) {
 		t.Run("", func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.tools["f"] = after(time.Second)
-				r.cfg.Params.MaxIterations = intp(n)
+				r.cfg.Params.MaxIterations = new(n)
 				r.cfg.Params.ToolChoice = provider.ToolChoice{Mode: provider.ChoiceRequired}
 				r.cfg.Params.SystemPrompt = "be kind"
 				for range n + 2 {
@@ -137,7 +137,7 @@ func lastLines(text string, n int) string {
 func TestLastRequestMayAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.tools["f"] = after(time.Second)
-		r.cfg.Params.MaxIterations = intp(1)
+		r.cfg.Params.MaxIterations = new(1)
 		r.says("", "f")
 		r.says("so it is")
 		r.ends(frames.EndCompleted)
@@ -147,7 +147,7 @@ func TestLastRequestMayAnswer(t *testing.T) {
 func TestCallsBeyondTheLimitDoNotRun(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.tools["f"] = after(time.Second)
-		r.cfg.Params.MaxCalls = intp(3)
+		r.cfg.Params.MaxCalls = new(3)
 		r.says("", "f", "f")
 		r.says("", "f", "f") // one too many
 		end := r.ends(frames.EndLimit)
@@ -165,7 +165,7 @@ func TestCallsBeyondTheLimitDoNotRun(t *testing.T) {
 func TestCallsUsedUpAsksOnceMore(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.tools["f"] = after(time.Second)
-		r.cfg.Params.MaxCalls = intp(2)
+		r.cfg.Params.MaxCalls = new(2)
 		r.says("", "f", "f")
 		r.says("enough")
 		r.ends(frames.EndCompleted)

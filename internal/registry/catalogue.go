@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -10,14 +9,53 @@ import (
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
+// Bounds of what is kept: announcements come from identities that are trusted
+// with their own tools only.
+const (
+	maxInstances    = 10_000
+	maxDeclarations = 200_000
+	maxAsked        = 1_000 // for each instance
+)
+
+// sign is one thing that an instance said.
+type sign struct {
+	from Instance
+	at   time.Time
+	kind signKind
+	// decl is what declares, or as much of it as could be read where err refuses it.
+	decl *frames.Declaration
+	err  *frames.Error
+	// since is when the instance began to serve the declaration, as it says itself.
+	since time.Time
+	// tools are those that a sign of life names.
+	tools []string
+}
+
+type signKind uint8
+
+const (
+	declares signKind = iota
+	lives
+	ends
+)
+
 // instance is what is known of one process.
 type instance struct {
 	Instance
-	seen     time.Time
-	draining bool
-	// announced: it sends alives, so silence means that it is gone.
-	announced bool
-	tools     map[string]*frames.Declaration
+	seen time.Time
+	// drained is when it said END; zero while it takes calls.
+	drained time.Time
+	tools   map[string]*declared
+	refused map[string]*Tool
+	// asked are tools that it named and that were looked for once.
+	asked map[string]bool
+}
+
+// declared is a tool as one instance declares it.
+type declared struct {
+	*frames.Declaration
+	in    *instance
+	since time.Time
 }
 
 // catalogue holds the instances and, derived from them, the tools. It takes
@@ -26,15 +64,20 @@ type catalogue struct {
 	mu        sync.RWMutex
 	instances map[Instance]*instance
 	tools     map[string]*Tool
-	owners    map[string]string    // tool name → the identity that declared it first
-	lost      map[string]time.Time // tool name → when its last instance went
-	onChange  []func(tool string)
-	onGone    []func(Instance)
+	serving   map[string]map[*instance]*declared // by tool name
+	count     int                                // of declarations, the refused too
+	owners    map[string]string                  // tool name → the identity that declared it first, while the tool is known
+	lost      map[string]time.Time               // tool name → when its last instance went
+
+	clock    func() time.Time
+	onChange []func(tool string)
+	onGone   []func(id Instance, dead bool)
 }
 
 func newCatalogue() *catalogue {
 	return &catalogue{
-		instances: map[Instance]*instance{}, tools: map[string]*Tool{}, owners: map[string]string{}, lost: map[string]time.Time{},
+		instances: map[Instance]*instance{}, tools: map[string]*Tool{}, serving: map[string]map[*instance]*declared{},
+		owners: map[string]string{}, lost: map[string]time.Time{}, clock: time.Now,
 	}
 }
 
@@ -55,36 +98,91 @@ func (c *catalogue) all() []*Tool {
 	return out
 }
 
-// declare takes a tool's declaration from an instance. seen is when it was said.
-func (c *catalogue) declare(d *frames.Declaration, seen time.Time, announced bool) {
-	c.change(func() []string {
-		in := c.touch(Instance{d.Identity, d.Instance}, seen)
-		in.announced = in.announced || announced
-		if old := in.tools[d.Name]; old != nil && old.Digest == d.Digest && slices.Equal(old.Keys, d.Keys) {
-			return nil
-		}
-		in.tools[d.Name] = d
-		if c.owners[d.Name] == "" {
-			c.owners[d.Name] = d.Identity
-		}
-		return []string{d.Name}
-	})
+func (c *catalogue) has(id Instance) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.instances[id] != nil
 }
 
-// alive takes an instance's sign of life; one of an unknown instance is dropped,
-// its declarations will come.
-func (c *catalogue) alive(id Instance, seen time.Time) {
+// changes collects what one change did, for the listeners.
+type changes struct {
+	tools map[string]struct{}
+	gone  []Instance
+}
+
+func (ch *changes) add(tool string) {
+	if ch.tools == nil {
+		ch.tools = map[string]struct{}{}
+	}
+	ch.tools[tool] = struct{}{}
+}
+
+// change runs f under the lock, derives the tools that f names anew and tells
+// the listeners; dead says how instances that f removed were found to be gone.
+func (c *catalogue) change(dead bool, f func(ch *changes)) {
+	var ch changes
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if in := c.instances[id]; in != nil && seen.After(in.seen) {
-		in.seen, in.announced = seen, true
+	f(&ch)
+	for name := range ch.tools {
+		c.derive(name)
+	}
+	c.mu.Unlock()
+	for name := range ch.tools {
+		for _, listener := range c.onChange {
+			listener(name)
+		}
+	}
+	for _, id := range ch.gone {
+		for _, listener := range c.onGone {
+			listener(id, dead)
+		}
 	}
 }
 
+// hear takes one thing that was said. It reports whether the instance serves
+// tools that are not known here.
+func (c *catalogue) hear(s *sign) (missing bool) {
+	c.change(false, func(ch *changes) { missing = c.take(s, ch) })
+	return missing
+}
+
+// load takes all that a stream held, in its order and as one change: who is gone
+// by then is never seen to be there.
+func (c *catalogue) load(said []sign, now time.Time) {
+	c.change(false, func(ch *changes) {
+		for i := range said {
+			c.take(&said[i], ch)
+		}
+		c.dropSilent(now, ch)
+	})
+}
+
+func (c *catalogue) take(s *sign, ch *changes) (missing bool) {
+	in := c.touch(s.from, s.at)
+	switch {
+	case in == nil:
+	case s.kind == lives:
+		return in.lacks(s.tools)
+	case s.kind == ends:
+		in.drained = s.at
+		in.changed(ch)
+	case s.err != nil:
+		c.refuse(in, s, ch)
+	default:
+		c.declare(in, s, ch)
+	}
+	return false
+}
+
+// touch gives the record of an instance, a new one where there is none; nil if
+// there are too many.
 func (c *catalogue) touch(id Instance, seen time.Time) *instance {
 	in := c.instances[id]
 	if in == nil {
-		in = &instance{Instance: id, tools: map[string]*frames.Declaration{}}
+		if len(c.instances) >= maxInstances {
+			return nil
+		}
+		in = &instance{Instance: id, tools: map[string]*declared{}}
 		c.instances[id] = in
 	}
 	if seen.After(in.seen) {
@@ -93,156 +191,176 @@ func (c *catalogue) touch(id Instance, seen time.Time) *instance {
 	return in
 }
 
-// drain takes an instance's END: it gets no new calls, those it runs go on.
-func (c *catalogue) drain(id Instance) {
-	c.change(func() []string {
-		in := c.instances[id]
-		if in == nil || in.draining {
-			return nil
+// lacks reports whether the instance named a tool that it did not declare here;
+// of each it says so once.
+func (in *instance) lacks(tools []string) bool {
+	if len(tools) == 0 && len(in.tools) == 0 {
+		tools = []string{""} // it is there, but never said with what
+	}
+	lacks := false
+	for _, name := range tools {
+		if in.tools[name] != nil || in.refused[name] != nil || in.asked[name] {
+			continue
 		}
-		in.draining = true
-		return slices.Collect(maps.Keys(in.tools))
-	})
+		if in.asked == nil {
+			in.asked = map[string]bool{}
+		}
+		if len(in.asked) < maxAsked {
+			in.asked[name] = true
+			lacks = true
+		}
+	}
+	return lacks
 }
 
-// remove takes an instance out: nobody listens there any more.
-func (c *catalogue) remove(id Instance) {
-	var known bool
-	c.change(func() []string {
-		in := c.instances[id]
-		if known = in != nil; !known {
-			return nil
+func (in *instance) changed(ch *changes) {
+	for name := range in.tools {
+		ch.add(name)
+	}
+}
+
+func (c *catalogue) declare(in *instance, s *sign, ch *changes) {
+	if !in.drained.IsZero() && !s.at.Before(in.drained) {
+		c.clear(in, ch) // the id is used by another process now
+		in.drained = time.Time{}
+	}
+	d := &declared{Declaration: s.decl, in: in, since: s.at}
+	if !s.since.IsZero() {
+		d.since = s.since
+	}
+	c.unrefuse(in, d.Name)
+	if old := in.tools[d.Name]; old != nil && old.Digest == d.Digest {
+		if slices.Equal(old.Keys, d.Keys) {
+			return
 		}
-		delete(c.instances, id)
-		return slices.Collect(maps.Keys(in.tools))
-	})
-	if !known {
+		d.since = old.since
+	}
+	if in.tools[d.Name] == nil && !c.room() {
 		return
 	}
-	for _, f := range c.onGone {
-		f(id)
+	c.put(in, d)
+	ch.add(d.Name)
+}
+
+func (c *catalogue) room() bool { return c.count < maxDeclarations }
+
+func (c *catalogue) put(in *instance, d *declared) {
+	if in.tools[d.Name] == nil {
+		c.count++
+	}
+	in.tools[d.Name] = d
+	if c.serving[d.Name] == nil {
+		c.serving[d.Name] = map[*instance]*declared{}
+	}
+	c.serving[d.Name][in] = d
+}
+
+// withdraw takes a tool off an instance.
+func (c *catalogue) withdraw(in *instance, name string, ch *changes) {
+	if in.tools[name] == nil {
+		return
+	}
+	c.count--
+	delete(in.tools, name)
+	delete(c.serving[name], in)
+	if len(c.serving[name]) == 0 {
+		delete(c.serving, name)
+	}
+	ch.add(name)
+}
+
+// clear takes all tools off an instance.
+func (c *catalogue) clear(in *instance, ch *changes) {
+	for name := range in.tools {
+		c.withdraw(in, name, ch)
+	}
+	c.count -= len(in.refused)
+	in.refused, in.asked = nil, nil
+}
+
+// refuse keeps a declaration that cannot be called, to show it. The tool that
+// the instance declared before under the name is no more.
+func (c *catalogue) refuse(in *instance, s *sign, ch *changes) {
+	name := s.decl.Name
+	c.withdraw(in, name, ch)
+	if in.refused[name] == nil && !c.room() {
+		return
+	}
+	if in.refused == nil {
+		in.refused = map[string]*Tool{}
+	}
+	if in.refused[name] == nil {
+		c.count++
+	}
+	in.refused[name] = &Tool{Declaration: s.decl, Refused: s.err}
+}
+
+func (c *catalogue) unrefuse(in *instance, name string) {
+	if in.refused[name] != nil {
+		c.count--
+		delete(in.refused, name)
 	}
 }
 
-// expire removes the instances that were silent for too long.
-func (c *catalogue) expire() {
-	now := time.Now()
-	var old []Instance
-	c.mu.RLock()
-	for id, in := range c.instances {
-		if now.Sub(in.seen) > in.patience() {
-			old = append(old, id)
+// remove takes an instance out: dead if nobody listens there any more.
+func (c *catalogue) remove(id Instance, dead bool) {
+	c.change(dead, func(ch *changes) {
+		if in := c.instances[id]; in != nil {
+			c.drop(in, ch)
+		}
+	})
+}
+
+// drop takes an instance out. Its tools are known from now on, if only by name.
+func (c *catalogue) drop(in *instance, ch *changes) {
+	for name, d := range in.tools {
+		if c.tools[name] == nil {
+			c.tools[name] = &Tool{Declaration: d.Declaration}
 		}
 	}
-	c.mu.RUnlock()
-	for _, id := range old {
-		c.remove(id)
+	c.clear(in, ch)
+	delete(c.instances, in.Instance)
+	ch.gone = append(ch.gone, in.Instance)
+}
+
+// expire removes the instances that were silent for too long, and forgets the
+// tools that were lost long ago.
+func (c *catalogue) expire(now time.Time) {
+	c.change(false, func(ch *changes) {
+		c.dropSilent(now, ch)
+		for name, at := range c.lost {
+			if now.Sub(at) > forgetAfter {
+				delete(c.lost, name)
+				delete(c.tools, name)
+				delete(c.owners, name)
+				ch.add(name)
+			}
+		}
+	})
+}
+
+func (c *catalogue) dropSilent(now time.Time, ch *changes) {
+	for _, in := range c.instances {
+		if now.Sub(in.seen) > in.patience() {
+			c.drop(in, ch)
+		}
 	}
-	c.forget()
 }
 
 // patience is how long an instance may be silent: one that announces nothing
 // is heard of by DESCRIBE only.
 func (in *instance) patience() time.Duration {
-	if in.announced {
+	if in.Announced() {
 		return AliveLimit
 	}
 	return 3 * describeEach
 }
 
-// change runs f under the lock, derives the tools that f names anew and tells
-// the listeners of them.
-func (c *catalogue) change(f func() []string) {
-	c.mu.Lock()
-	names := f()
-	for _, n := range names {
-		c.derive(n)
-	}
-	c.mu.Unlock()
-	for _, n := range names {
-		for _, listener := range c.onChange {
-			listener(n)
-		}
-	}
-}
-
-// derive makes a tool's snapshot from the instances that declare it.
-func (c *catalogue) derive(name string) {
-	owner := c.owners[name]
-	var newest *frames.Declaration
-	var at time.Time
-	for id, in := range c.instances {
-		d := in.tools[name]
-		if d == nil || id.Identity != owner {
-			continue
-		}
-		if newest == nil || in.seen.After(at) {
-			newest, at = d, in.seen
-		}
-	}
-	if newest == nil {
-		c.disown(name)
-		return
-	}
-	delete(c.lost, name)
-	t := &Tool{Declaration: newest}
-	for id, in := range c.instances {
-		d := in.tools[name]
-		if d == nil || in.draining || id.Identity != owner || d.Digest != newest.Digest {
-			continue
-		}
-		t.Instances = append(t.Instances, Served{Instance: id, Slots: d.Concurrency, Keys: d.Keys})
-	}
-	slices.SortFunc(t.Instances, func(a, b Served) int { return compare(a.Instance, b.Instance) })
-	c.tools[name] = t
-}
-
-// disown gives up a name that its identity no longer serves. Another identity
-// that declares it takes it over; else the tool stays known for a while, so that a
-// call learns that it is down and not that it never was.
-func (c *catalogue) disown(name string) {
-	delete(c.owners, name)
-	for _, id := range slices.SortedFunc(maps.Keys(c.instances), compare) {
-		if c.instances[id].tools[name] != nil {
-			c.owners[name] = id.Identity
-			c.derive(name)
-			return
-		}
-	}
-	if t := c.tools[name]; t != nil {
-		c.tools[name] = &Tool{Declaration: t.Declaration}
-		c.lost[name] = time.Now()
-	}
-}
-
-// forget drops the tools that were lost long ago.
-func (c *catalogue) forget() {
+// renew counts a time in which nothing could be heard as no silence.
+func (c *catalogue) renew(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, at := range c.lost {
-		if time.Since(at) > forgetAfter {
-			delete(c.lost, name)
-			delete(c.tools, name)
-		}
+	for _, in := range c.instances {
+		in.seen = now
 	}
-}
-
-// conflicts lists the declarations that other identities than the owner hold.
-func (c *catalogue) conflicts() []*Tool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	var out []*Tool
-	for _, id := range slices.SortedFunc(maps.Keys(c.instances), compare) {
-		for name, d := range c.instances[id].tools {
-			if owner := c.owners[name]; owner != id.Identity {
-				out = append(out, &Tool{Declaration: d, Refused: frames.NewError(frames.CodeConflict,
-					"tool %s is declared by %s already", name, owner)})
-			}
-		}
-	}
-	return out
-}
-
-func compare(a, b Instance) int {
-	return cmp.Or(cmp.Compare(a.Identity, b.Identity), cmp.Compare(a.ID, b.ID))
 }

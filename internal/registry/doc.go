@@ -2,13 +2,19 @@
 // that serve them.
 //
 // It is filled from three sources: the last announcement on each subject of the
-// WB_CATALOG stream, read once to its exact end; every announcement after that,
-// heard on the bus itself; and answers to DESCRIBE, which find the services that
-// announce nothing. An instance is gone when it says END, when its alive is older
-// than [AliveLimit], or when a dispatcher finds nobody listening.
+// WB_CATALOG stream, read to its exact end at the start; every announcement after
+// that, heard on the bus itself; and answers to DESCRIBE, which find the services
+// that announce nothing. The stream is read again after each time in which
+// announcements may have been missed: the connection was lost, the process stood
+// still, messages were dropped, or an instance names a tool that is not known.
 //
-// A name belongs to the identity that announced it first. The same name by another
-// identity is refused and shown as a conflict until an operator swaps it. Of the
-// declarations of one identity the newest counts; instances with another digest
-// get no new calls.
+// An instance is gone when it says END, when its alive is older than
+// [AliveLimit], or when a dispatcher finds nobody listening. Nobody is judged by a
+// silence in which there was no connection.
+//
+// A name belongs to the identity that announced it first, and still does for some
+// minutes after its last instance is gone. The same name by another identity is
+// refused and shown as a conflict until an operator swaps it. Of the declarations of
+// one identity the one that came last counts; instances with another digest get no
+// new calls.
 package registry

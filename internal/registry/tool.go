@@ -14,13 +14,24 @@ const AliveLimit = 15 * time.Second
 // forgetAfter is how long a tool that nobody serves any more stays known.
 const forgetAfter = 10 * time.Minute
 
+// Plain is the identity of all services that announce no instance. What such a
+// service says of its own identity is not proved, so that it counts for nothing;
+// no connection can have this identity.
+const Plain = "tool"
+
 // Instance is one process that serves tools. Its fields do not change.
 type Instance struct {
 	Identity string
-	// ID is empty for a service that announces no instance: it is reached
-	// through the tool's queue group.
+	// ID is empty for services that announce no instance: they are reached
+	// through the tool's queue group, and together are one instance of Plain.
 	ID string
+	// Tool is the tool of such services; empty where there is an ID.
+	Tool string
 }
+
+// Announced reports whether the instance announces itself, so that it can be
+// called directly and its silence means that it is gone.
+func (i Instance) Announced() bool { return i.ID != "" }
 
 // Tool is a tool as it stands now: a snapshot that is not changed.
 type Tool struct {

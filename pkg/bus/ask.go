@@ -2,6 +2,9 @@ package bus
 
 import (
 	"context"
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -19,6 +22,10 @@ import (
 // and it must not be slow.
 type Answers func(m frames.Message, err error)
 
+// ErrClosed is the cause of the UNAVAILABLE that open requests get when their
+// [Conn] is closed: they may have been received, and may still be acted on.
+var ErrClosed = errors.New("the connection was closed")
+
 // inbox is a connection's own wildcard reply subject: answers are found in a
 // map, so that a waiting request costs neither goroutine nor subscription.
 type inbox struct {
@@ -27,8 +34,9 @@ type inbox struct {
 	sub    *nats.Subscription
 
 	mu      sync.Mutex
-	next    uint64
+	closed  bool
 	waiting map[uint64]*Ask
+	random  []byte // not used yet
 }
 
 func openInbox(c *Conn) (*inbox, error) {
@@ -39,7 +47,7 @@ func openInbox(c *Conn) (*inbox, error) {
 	}
 	// The inbox holds every answer of the connection: what bounds it is that
 	// each exchange bounds its own.
-	if err := sub.SetPendingLimits(-1, 256<<20); err != nil {
+	if err := sub.SetPendingLimits(-1, maxPending); err != nil {
 		return nil, unavailable("cannot bound the inbox", err)
 	}
 	b.sub = sub
@@ -50,20 +58,42 @@ func (b *inbox) close() {
 	_ = b.sub.Unsubscribe() // fails only on a closed connection
 	b.mu.Lock()
 	open := b.waiting
-	b.waiting = map[uint64]*Ask{}
+	b.waiting, b.closed = map[uint64]*Ask{}, true
 	b.mu.Unlock()
 	for _, a := range open {
-		a.answers(frames.Message{}, unavailable("the connection was closed", context.Canceled))
+		a.answers(frames.Message{}, unavailable("no answer will come", ErrClosed))
 	}
 }
 
+// add gives a request its reply subject, which nobody can guess: services may
+// publish to every inbox, and one that was sent a request must not find the
+// answers to others from its reply subject.
 func (b *inbox) add(a *Ask) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.next++
-	a.id = b.next
+	for a.id = b.token(); b.waiting[a.id] != nil; a.id = b.token() {
+	}
 	a.reply = b.prefix + strconv.FormatUint(a.id, 36)
-	b.waiting[a.id] = a
+	if !b.closed {
+		b.waiting[a.id] = a
+	}
+}
+
+func (b *inbox) token() uint64 {
+	const size, some = 8, 64
+	if len(b.random) < size {
+		b.random = make([]byte, some*size)
+		_, _ = crand.Read(b.random) // never fails
+	}
+	id := binary.NativeEndian.Uint64(b.random)
+	b.random = b.random[size:]
+	return id
+}
+
+func (b *inbox) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
 }
 
 func (b *inbox) remove(id uint64) {
@@ -127,13 +157,17 @@ func (c *Conn) NewAsk(answers Answers) *Ask {
 }
 
 // Send publishes the request, once. Where nobody listens it is tried again three
-// times, 5 to 50 ms apart; then the answers get UNAVAILABLE. trace is that of
-// [TraceHeader], or nil. After an error there is no answer, but Stop is due.
+// times, 5 to 50 ms apart; then the answers get UNAVAILABLE with the cause
+// nats.ErrNoResponders. trace is that of [TraceHeader], or nil. After an error there is no answer, but Stop is due.
 func (a *Ask) Send(subject string, data []byte, trace nats.Header) error {
+	if a.c.inbox.isClosed() {
+		return unavailable("cannot publish", ErrClosed)
+	}
+	m := &nats.Msg{Subject: subject, Reply: a.reply, Data: data, Header: trace}
 	a.mu.Lock()
-	a.msg = &nats.Msg{Subject: subject, Reply: a.reply, Data: data, Header: trace}
+	a.msg = m
 	a.mu.Unlock()
-	return a.c.send(a.msg)
+	return a.c.send(m)
 }
 
 // Ask makes a request, sends it under ctx's trace and gives what comes back to
@@ -166,9 +200,10 @@ func (a *Ask) noResponders() {
 	if again {
 		a.retry = time.AfterFunc(retryPause(a.tries), a.again)
 	}
+	subject := a.msg.Subject
 	a.mu.Unlock()
 	if !again {
-		a.answers(frames.Message{}, frames.NewError(frames.CodeUnavailable, "nobody listens on %s", a.msg.Subject))
+		a.answers(frames.Message{}, unavailable("nobody listens on "+subject, nats.ErrNoResponders))
 	}
 }
 

@@ -97,6 +97,10 @@ type Subscription struct {
 	running sync.WaitGroup
 }
 
+// maxPending is how many bytes of requests, or of answers, may wait for their
+// handler; what comes above that is lost.
+const maxPending = 256 << 20
+
 type handling struct {
 	c     *Conn
 	work  context.Context //nolint:containedctx // outlives each request: handlers run under it
@@ -130,6 +134,9 @@ func (c *Conn) Handle(work context.Context, subject, queue string, h Handler, op
 	sub, err := c.nc.QueueSubscribe(subject, queue, g.deliver)
 	if err != nil {
 		return nil, unavailable("cannot subscribe "+subject, err)
+	}
+	if err := sub.SetPendingLimits(-1, maxPending); err != nil {
+		return nil, unavailable("cannot bound "+subject, err)
 	}
 	g.s.sub = sub
 	return g.s, nil

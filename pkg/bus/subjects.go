@@ -136,7 +136,7 @@ func familyOf(tokens []string) (family, bool) {
 	switch {
 	case tokens[0] == "inst" && len(tokens) == 3:
 		f.call = false
-	case tokens[0] == "ctl" && len(tokens) > 1 && tokens[1] == "tool":
+	case tokens[0] == "ctl" && len(tokens) == 3 && tokens[1] == "tool":
 		f.callerInbox = false
 	}
 	return f, ok

@@ -50,8 +50,12 @@ func WithTimeout(d time.Duration) CallOption { return func(c *callConfig) { c.ti
 // OnFrame takes the tool's TEXT and PROGRESS frames while it runs. Default: none.
 func OnFrame(f func(frames.Frame)) CallOption { return func(c *callConfig) { c.onFrame = f } }
 
-// cancelWait bounds the wait for the acknowledgement of a CANCEL.
-const cancelWait = 3 * time.Second
+// A CANCEL that is not acknowledged in cancelWait is sent again, cancelTries
+// times in all: the process that runs the call may not know it yet.
+const (
+	cancelWait  = time.Second
+	cancelTries = 4
+)
 
 // Call calls a tool through the router and waits for its result. args is JSON
 // text as json.RawMessage, or a value for encoding/json; nil is {}. The tool's own
@@ -74,11 +78,33 @@ func (c *Client) Call(ctx context.Context, tool string, args any, opts ...CallOp
 	defer x.Close()
 	res, err := readCall(ctx, x, cfg.onFrame)
 	if ctx.Err() != nil && res == nil {
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
-		defer cancel()
-		return nil, errors.Join(err, c.Cancel(late, cfg.id))
+		if cancelErr := c.giveUp(context.WithoutCancel(ctx), x, cfg.id); cancelErr != nil {
+			err = errors.Join(err, cancelErr)
+		}
+		return nil, err
 	}
 	return res, err
+}
+
+// giveUp cancels a call and waits until that is acknowledged, or the call's end
+// shows that there is nothing to cancel any more.
+func (c *Client) giveUp(ctx context.Context, x *bus.Exchange, id string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	acknowledged := make(chan error, 1)
+	go func() {
+		acknowledged <- c.Cancel(ctx, id)
+		stop()
+	}()
+	ended := false
+	for f, err := range x.All(ctx) {
+		ended = err == nil && f.Type == frames.TypeEnd
+	}
+	stop()
+	if err := <-acknowledged; !ended {
+		return err
+	}
+	return nil
 }
 
 func callFrame(tool string, args any, cfg callConfig) (frames.Frame, error) {
@@ -128,8 +154,21 @@ func readCall(ctx context.Context, x *bus.Exchange, onFrame func(frames.Frame)) 
 }
 
 // Cancel asks to stop a call of this caller and waits for the acknowledgement by
-// the process that runs it. A call that nobody runs is NO_RESULT, when ctx ends.
+// the process that runs it. It asks again each second, 3 times; a call that nobody
+// runs is NO_RESULT then.
 func (c *Client) Cancel(ctx context.Context, callID string) error {
+	for range cancelTries {
+		err := c.cancelOnce(ctx, callID)
+		if frames.CodeOf(err) != frames.CodeTimeout || ctx.Err() != nil {
+			return err
+		}
+	}
+	return frames.NewError(frames.CodeNoResult, "nobody runs call %s", callID)
+}
+
+func (c *Client) cancelOnce(ctx context.Context, callID string) error {
+	ctx, cancel := context.WithTimeout(ctx, cancelWait)
+	defer cancel()
 	f := frames.Cancel(callID, "")
 	_, err := c.conn.Request(ctx, c.conn.Ctl(c.Caller()), &f)
 	return err
@@ -178,21 +217,14 @@ func (c *Client) describe(ctx context.Context, name string) ([]Tool, error) {
 		if fs[i].Type != frames.TypeDescription {
 			continue
 		}
-		t, err := toolFrom(&fs[i])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, t)
+		out = append(out, toolFrom(&fs[i]))
 	}
 	return out, nil
 }
 
-func toolFrom(f *frames.Frame) (Tool, error) {
+func toolFrom(f *frames.Frame) Tool {
 	d, err := frames.DeclarationFrom(f.Content)
-	if err != nil {
-		return Tool{}, err
-	}
-	t := Tool{Declaration: d, Instances: int(f.Metadata.Int("instances"))}
+	t := Tool{Declaration: d, Instances: int(f.Metadata.Int("instances")), Refused: frames.AsError(err)}
 	for key := range f.Metadata.Get("keys").Items() {
 		name, _ := key.Text()
 		t.Owned = append(t.Owned, name)
@@ -200,5 +232,5 @@ func toolFrom(f *frames.Frame) (Tool, error) {
 	if e := f.Metadata.Get("refused"); e != nil {
 		t.Refused = frames.ErrorFrom(e)
 	}
-	return t, nil
+	return t
 }

@@ -97,6 +97,26 @@ func BenchmarkLibraryDecode(b *testing.B) {
 	}
 }
 
+// BenchmarkScannedLibraryDecode is the same behind our scan, which makes it safe.
+func BenchmarkScannedLibraryDecode(b *testing.B) {
+	data, err := Encode(Msgpack, benchFrames()...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s := scanner{walk: walk{data: data}}
+		for s.pos < len(data) {
+			if _, bad := s.scanValue(); bad != nil {
+				b.Fatal(bad.err())
+			}
+		}
+		if _, err := libraryDecode(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkLibraryEncode(b *testing.B) {
 	fs := benchFrames()
 	b.ReportAllocs()

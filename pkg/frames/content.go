@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// End reasons of PROTOCOL section 1.
+// End reasons (docs/protocol.md, section 1).
 const (
 	EndCompleted = "completed"
 	EndCancelled = "cancelled"

@@ -13,7 +13,7 @@ import (
 // TestConstructorsSettable: every type has a constructor that takes id, time,
 // call, stream and metadata.
 //
-// contract: G47, G48, G55, B52
+// contract: G47, G48, G53, G55, B52
 func TestConstructorsSettable(t *testing.T) {
 	at := time.UnixMilli(1732900000123)
 	opts := []Option{WithID("i"), WithTime(at), WithStream("s"), WithCall("c", "t"), WithMeta("k", 1)}

@@ -161,7 +161,7 @@ func (w *jsonWriter) object(r Raw, h hint) *fault {
 		w.quote(c.key)
 		w.b = append(w.b, ':')
 		if f := w.field(key, c.value, h); f != nil {
-			return f.under(key)
+			return f.under(string(c.key))
 		}
 	}
 	w.b = append(w.b, '}')

@@ -270,9 +270,9 @@ func TestSharedMemory(t *testing.T) {
 
 // TestUnscannedRaw: bytes that nobody checked give the zero value.
 func TestUnscannedRaw(t *testing.T) {
-	deep := append(Raw(strings.Repeat("\x91", 9_000_000)), 0xc0)
+	deep := append(Raw(strings.Repeat("\x91", 200_000)), 0xc0)
 	if _, err := deep.JSON(); CodeOf(err) != CodeBadFrame {
-		t.Errorf("9M deep: %v", err)
+		t.Errorf("200k deep: %v", err)
 	}
 	for _, r := range []Raw{nil, {0xdf, 0xff, 0xff, 0xff, 0xff}, {0xc6, 0xff, 0xff, 0xff, 0xff}, {0x81, 0xa1}, {0x81, 0xa1, 'a'}, {0xc1}, {0xd4}, {0xdd, 0xff, 0xff, 0xff, 0xff, 1}} {
 		readAll(r)

@@ -73,7 +73,7 @@ func (s *server) announceAgain(ctx context.Context) error {
 func (s *server) announceTools(ctx context.Context) error {
 	s.announced, s.reconnects = false, s.conn.NATS().Stats().Reconnects
 	for _, name := range s.tools {
-		f := frames.Description(s.declaration(name), frames.WithTime(time.Now()))
+		f := frames.Description(s.declaration(name), frames.WithTime(time.Now()), frames.WithMeta("since", s.since.UnixMilli()))
 		if err := s.conn.Publish(ctx, s.conn.AnnounceTool(s.conn.Identity(), s.id, name), frames.Msgpack, &f); err != nil {
 			return err
 		}

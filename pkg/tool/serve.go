@@ -86,7 +86,7 @@ func Serve(ctx context.Context, conn *bus.Conn, s *Set, opts ...ServeOption) err
 	work, stopWork := context.WithCancelCause(cfg.work)
 	defer stopWork(nil)
 	srv := &server{
-		set: s, conn: conn, id: cfg.id, calls: newCalls(), ended: work.Done(),
+		set: s, conn: conn, id: cfg.id, calls: newCalls(), ended: work.Done(), since: time.Now(),
 		log: cfg.log.With("service", s.service, "instance", cfg.id),
 	}
 	if err := srv.start(ctx, work); err != nil {
@@ -105,6 +105,7 @@ type server struct {
 	log   *slog.Logger
 	calls *calls
 	ended <-chan struct{} // the end of the work context
+	since time.Time       // tells the newest of several declarations, however often they are announced
 
 	subs  []*bus.Subscription
 	tools []string // those whose CANCEL is heard

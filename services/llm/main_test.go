@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -66,6 +67,18 @@ type service struct {
 	err        error
 }
 
+// end stops the service, hard where it does not end by itself.
+func (s *service) end() {
+	s.stop()
+	select {
+	case <-s.done:
+	case <-time.After(time.Second): // virtual time
+		s.kill()
+		<-s.done
+	}
+	<-time.After(time.Second) // what the connection drains meanwhile
+}
+
 var errHard = errors.New("the soft stop is over")
 
 func (r *rig) serve(cfg llm.Config) *service {
@@ -87,7 +100,7 @@ func (r *rig) serve(cfg llm.Config) *service {
 	case <-s.done:
 		r.t.Fatal(s.err)
 	}
-	r.t.Cleanup(func() { stop(); s.kill(); <-s.done })
+	r.t.Cleanup(s.end)
 	return s
 }
 

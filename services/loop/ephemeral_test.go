@@ -77,7 +77,7 @@ func (u *run) until(t frames.Type) frames.Frame {
 func (u *run) all() []string {
 	u.r.t.Helper()
 	u.until(frames.TypeEnd)
-	var out []string
+	out := make([]string, 0, len(u.got))
 	for i := range u.got {
 		out = append(out, brief(&u.got[i]))
 	}
@@ -89,7 +89,7 @@ func TestRunOverTheBus(t *testing.T) {
 	for _, enc := range []frames.Encoding{frames.Msgpack, frames.JSON} {
 		t.Run(enc.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
-				r.tools("a", func(s *tool.Set) {
+				r.tools(func(s *tool.Set) {
 					r.add(s, frames.Declaration{Name: "slow", Schema: anything}, after(20*time.Second))
 					r.add(s, frames.Declaration{Name: "fast", Schema: anything}, after(time.Second))
 				})
@@ -147,7 +147,7 @@ func (u *run) checkIDs() {
 // contract: E12, B38
 func TestCallsOfOneLockRunOneAtATime(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "edit", Schema: anything, LockKey: "path"}, after(time.Second))
 			r.add(s, frames.Declaration{Name: "alone", Schema: anything, ExecutionMode: frames.Sequential}, after(time.Second))
 		})
@@ -165,7 +165,7 @@ func TestCallsOfOneLockRunOneAtATime(t *testing.T) {
 // case: loop-15-validation-error-loops-back
 func TestWhatFailsGoesBackToTheModel(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "fly", Schema: json.RawMessage(`{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}`)}, after(time.Second))
 			r.add(s, frames.Declaration{Name: "hidden", Schema: anything}, after(time.Second))
 			r.add(s, frames.Declaration{Name: "fire", Schema: anything, Annotations: frames.Annotations{RequiresConfirmation: true}}, after(time.Second))
@@ -206,7 +206,7 @@ func TestWhatFailsGoesBackToTheModel(t *testing.T) {
 // case: WS-L07
 func TestRunsLimitOverTheBus(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything}, after(time.Second))
 		})
 		r.loop(loop.Config{})
@@ -230,7 +230,7 @@ const loop3 = 3
 // case: WS-L06
 func TestAbort(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything, ExecutionMode: frames.Sequential}, after(25*time.Second))
 		})
 		r.loop(loop.Config{})
@@ -296,7 +296,7 @@ func TestAbortWhileTheModelSpeaks(t *testing.T) {
 
 func TestCancelOfOneCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything}, after(25*time.Second))
 		})
 		r.loop(loop.Config{})
@@ -318,7 +318,7 @@ func TestCancelOfOneCall(t *testing.T) {
 func TestClientThatVanishes(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		ended := make(chan error, 1)
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything, TimeoutMs: new(int64)}, func(ctx context.Context, _ json.RawMessage) (any, error) {
 				<-ctx.Done()
 				ended <- context.Cause(ctx)
@@ -420,7 +420,7 @@ func TestStreamIdThatRunsAlready(t *testing.T) {
 
 func TestStopLetsRunsEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything}, after(3*time.Second))
 		})
 		p := r.loop(loop.Config{})
@@ -439,7 +439,7 @@ func TestStopLetsRunsEnd(t *testing.T) {
 
 func TestHardStopEndsRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything}, after(25*time.Second))
 		})
 		p := r.loop(loop.Config{})

@@ -49,9 +49,9 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig), opts ...bustest.Opt
 	})
 }
 
-func (r *rig) connect(identity string, opts ...nats.Option) *bus.Conn {
+func (r *rig) connect(identity string) *bus.Conn {
 	r.t.Helper()
-	c, err := bus.New(r.mesh.Connect(r.t, identity, opts...), identity)
+	c, err := bus.New(r.mesh.Connect(r.t, identity), identity)
 	r.must(err)
 	r.t.Cleanup(c.Close)
 	return c
@@ -153,6 +153,18 @@ func (p *process) crash() {
 	<-p.done
 }
 
+// end stops the service, hard where it does not end by itself.
+func (p *process) end() {
+	p.stop()
+	select {
+	case <-p.done:
+	case <-time.After(time.Second): // virtual time
+		p.kill()
+		<-p.done
+	}
+	<-time.After(time.Second) // what the connection drains meanwhile
+}
+
 var errHard = errors.New("the soft stop is over")
 
 func (r *rig) loop(cfg loop.Config) *process {
@@ -174,7 +186,7 @@ func (r *rig) loop(cfg loop.Config) *process {
 	case <-p.done:
 		r.t.Fatal(p.err)
 	}
-	r.t.Cleanup(func() { stop(); p.kill(); <-p.done })
+	r.t.Cleanup(p.end)
 	return p
 }
 
@@ -191,9 +203,9 @@ func (l logTo) Write(b []byte) (int, error) {
 // handler runs a call of a test's tool.
 type handler = func(ctx context.Context, args json.RawMessage) (any, error)
 
-// tools serves tools on an instance until the test's end, or until the function
+// tools serves tools on the instance a until the test's end, or until the function
 // it gives is called.
-func (r *rig) tools(id string, add func(s *tool.Set)) (stop func()) {
+func (r *rig) tools(add func(s *tool.Set)) (stop func()) {
 	r.t.Helper()
 	set := tool.NewSet("test")
 	add(set)
@@ -203,7 +215,7 @@ func (r *rig) tools(id string, add func(s *tool.Set)) (stop func()) {
 	var err error
 	go func() {
 		defer close(done)
-		err = tool.Serve(ctx, conn, set, tool.Instance(id), tool.OnReady(func() { close(ready) }), tool.Logger(slog.New(slog.DiscardHandler)))
+		err = tool.Serve(ctx, conn, set, tool.Instance("a"), tool.OnReady(func() { close(ready) }), tool.Logger(slog.New(slog.DiscardHandler)))
 	}()
 	select {
 	case <-ready:
@@ -213,7 +225,7 @@ func (r *rig) tools(id string, add func(s *tool.Set)) (stop func()) {
 	stop = func() {
 		cancel()
 		if <-done; err != nil {
-			r.t.Errorf("tools %s: %v", id, err)
+			r.t.Errorf("tools: %v", err)
 		}
 	}
 	r.t.Cleanup(stop)

@@ -31,7 +31,7 @@ func (r *rig) counted(s *tool.Set, decl frames.Declaration, run handler) *atomic
 // case: WS-L03
 func TestTurnOfASession(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "slow", Schema: anything}, func(ctx context.Context, args json.RawMessage) (any, error) {
 				tool.Output(ctx, "stdout", "half way")
 				return after(12*time.Second)(ctx, args)
@@ -88,7 +88,7 @@ func TestTurnOfASession(t *testing.T) {
 func TestIdsAndIntentOfCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		release := make(chan struct{})
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything, Replay: frames.ReplaySafe}, func(context.Context, json.RawMessage) (any, error) {
 				<-release
 				return nil, nil
@@ -111,7 +111,7 @@ func TestIdsAndIntentOfCalls(t *testing.T) {
 
 func TestQueuedTextsAndLaterTurns(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything}, after(time.Second))
 		})
 		r.loop(loop.Config{})
@@ -141,7 +141,7 @@ func TestQueuedTextsAndLaterTurns(t *testing.T) {
 func TestCancelOfATurn(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		var runs *atomic.Int32
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			runs = r.counted(s, frames.Declaration{Name: "f", ExecutionMode: frames.Sequential}, after(25*time.Second))
 		})
 		r.loop(loop.Config{})
@@ -199,7 +199,7 @@ func TestCloseWaitsForTheTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
-				r.tools("a", func(s *tool.Set) {
+				r.tools(func(s *tool.Set) {
 					r.add(s, frames.Declaration{Name: "f", Schema: anything}, after(3*time.Second))
 				})
 				r.loop(loop.Config{})
@@ -266,7 +266,7 @@ func TestLimitsOfATurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
 				var runs *atomic.Int32
-				r.tools("a", func(s *tool.Set) {
+				r.tools(func(s *tool.Set) {
 					runs = r.counted(s, frames.Declaration{Name: "f"}, after(time.Second))
 				})
 				r.loop(loop.Config{})
@@ -299,7 +299,7 @@ func TestLimitsOfATurn(t *testing.T) {
 func TestToolsOfASession(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		infos := make(chan tool.Info, 1)
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			for _, name := range []string{"read_file", "write_file", "run"} {
 				r.add(s, frames.Declaration{Name: name, Schema: anything, Keys: []string{"w"}}, func(ctx context.Context, _ json.RawMessage) (any, error) {
 					infos <- tool.CallInfo(ctx)

@@ -23,7 +23,7 @@ import (
 
 // twoKinds serves a safe and an unsafe tool that take a time, and counts their runs.
 func (r *rig) twoKinds(d time.Duration) (safe, unsafe *atomic.Int32) {
-	r.tools("a", func(s *tool.Set) {
+	r.tools(func(s *tool.Set) {
 		safe = r.counted(s, frames.Declaration{Name: "safe", Replay: frames.ReplaySafe}, after(d))
 		unsafe = r.counted(s, frames.Declaration{Name: "unsafe"}, after(d))
 	})
@@ -189,7 +189,7 @@ func TestLongCallsKeepTheirLoop(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		var runs *atomic.Int32
 		forever := int64(0)
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			runs = r.counted(s, frames.Declaration{Name: "unsafe", TimeoutMs: &forever}, after(5*time.Minute))
 		})
 		r.loop(loop.Config{})
@@ -346,7 +346,7 @@ func TestWorkThatComesAsTheJobIsGivenUp(t *testing.T) {
 
 func TestToolThatDiesIsToldToTheModel(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		stop := r.tools("a", func(s *tool.Set) {
+		stop := r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything}, func(ctx context.Context, _ json.RawMessage) (any, error) {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)

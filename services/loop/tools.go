@@ -26,8 +26,9 @@ var _ engine.Tools = (*tools)(nil)
 
 // Offer implements [engine.Tools].
 func (t *tools) Offer(context.Context) []provider.Tool {
-	var out []provider.Tool
-	for _, tool := range t.offered() {
+	offered := t.offered()
+	out := make([]provider.Tool, 0, len(offered))
+	for _, tool := range offered {
 		out = append(out, provider.Tool{Name: tool.Name, Description: tool.Description, Schema: tool.Schema})
 	}
 	return out
@@ -44,8 +45,9 @@ func (t *tools) offered() []*registry.Tool {
 }
 
 func (t *tools) notFound(name string) error {
-	var names []string
-	for _, tool := range t.offered() {
+	offered := t.offered()
+	names := make([]string, 0, len(offered))
+	for _, tool := range offered {
 		names = append(names, tool.Name)
 	}
 	return frames.NotFound(name, names)
@@ -74,7 +76,7 @@ func (t *tools) Prepare(ctx context.Context, c engine.Call) (*engine.Ticket, err
 
 // start gives what starts a prepared call; second says that an earlier process
 // started it before.
-func (t *tools) start(p *dispatch.Prepared, second bool) func(context.Context, string, func(*frames.Frame), func(*frames.ToolResult)) func(error) {
+func (t *tools) start(p *dispatch.Prepared, second bool) engine.StartCall {
 	return func(ctx context.Context, id string, live func(*frames.Frame), done func(*frames.ToolResult)) func(error) {
 		started := *p
 		started.ID, started.OnFrame = id, live

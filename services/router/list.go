@@ -15,38 +15,39 @@ const listChunk = 256 << 10
 // the one that is named, each with metadata that says how it stands.
 func (r *router) list(ctx context.Context, q *bus.Request) {
 	f := q.First(frames.TypeDescribe)
-	if f == nil {
-		r.reply(q.Fail(frames.NewError(frames.CodeBadFrame, "want DESCRIBE, got %s", q.Frames[0].Type)), q)
-		return
+	switch {
+	case f == nil:
+		r.sent(q.Fail(frames.UnknownType(q.Frames[0].Type)), q)
+	case f.Name == "":
+		r.describeAll(q)
+	case r.d.Ready(f.Name):
+		r.describeOne(ctx, q, f.Name)
+	default:
+		r.looking.Go(func() { r.describeOne(ctx, q, f.Name) }) // has to look for it
 	}
-	if f.Name != "" {
-		go r.describeOne(ctx, q, f.Name) // may have to look for it
-		return
-	}
-	r.describeAll(q)
 }
 
 func (r *router) describeOne(ctx context.Context, q *bus.Request, name string) {
 	t, err := r.d.Lookup(ctx, name)
 	if err != nil {
-		r.reply(q.Fail(err), q)
+		r.sent(q.Fail(err), q)
 		return
 	}
-	r.reply(q.End(frames.EndCompleted, r.description(t)), q)
+	r.sent(q.End(frames.EndCompleted, r.description(t)), q)
 }
 
 func (r *router) describeAll(q *bus.Request) {
 	var chunk []frames.Frame
 	size := 0
-	for _, t := range append(r.d.Registry().Tools(), r.d.Registry().Conflicts()...) {
+	for _, t := range append(r.d.Registry().Tools(), r.d.Registry().Refused()...) {
 		f := r.description(t)
-		if size += len(f.Content); size > listChunk {
-			r.reply(q.Send(chunk...), q)
+		if size += len(f.Content); size > listChunk && len(chunk) > 0 {
+			r.sent(q.Send(chunk...), q)
 			chunk, size = nil, len(f.Content)
 		}
 		chunk = append(chunk, f)
 	}
-	r.reply(q.End(frames.EndCompleted, chunk...), q)
+	r.sent(q.End(frames.EndCompleted, chunk...), q)
 }
 
 func (r *router) description(t *registry.Tool) frames.Frame {

@@ -12,7 +12,12 @@ import (
 	"github.com/weavebus/weavebus/internal/app"
 	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/pkg/bus"
+	"github.com/weavebus/weavebus/pkg/frames"
 )
+
+// callWorkers is how many calls are read and checked at once; calls that run
+// take none of them.
+const callWorkers = 1024
 
 // Config sets up the router.
 type Config struct {
@@ -24,9 +29,23 @@ type Config struct {
 
 func (c Config) identity() string { return cmp.Or(c.Identity, "router") }
 
+func (c Config) validate() error {
+	if !frames.ValidName(c.identity()) {
+		return frames.NewError(frames.CodeValidationInput, "router: Identity %q: want letters, digits, _ and -", c.Identity)
+	}
+	if err := c.Dispatch.Validate(); err != nil {
+		return frames.AsError(err).With(func(e *frames.Error) { e.Message = "router: Dispatch." + e.Message })
+	}
+	return nil
+}
+
 // New makes the router's service.
 func New(cfg Config) app.Service {
 	run := func(ctx context.Context, env app.Env, ready func()) error {
+		cfg := cfg
+		if err := cfg.validate(); err != nil {
+			return err
+		}
 		conn, err := bus.New(env.NATS, env.Identity, bus.WithPrefix(env.Prefix))
 		if err != nil {
 			return err
@@ -38,7 +57,7 @@ func New(cfg Config) app.Service {
 			return err
 		}
 		defer d.Stop()
-		r := &router{conn: conn, d: d, log: env.Log, open: map[*openCall]struct{}{}}
+		r := &router{conn: conn, d: d, log: env.Log, over: env.Work.Done(), open: map[*openCall]struct{}{}}
 		return r.run(ctx, env.Work, ready)
 	}
 	return app.Service{Name: "router", Stage: app.StageRouter, Identity: cfg.identity(), Run: run}
@@ -48,6 +67,12 @@ type router struct {
 	conn *bus.Conn
 	d    *dispatch.Following
 	log  *slog.Logger
+
+	over <-chan struct{} // the end of the work context
+
+	// looking counts names that are looked for, resending answers that are sent
+	// again: both go on behind the back of the subscriptions.
+	looking, resending sync.WaitGroup
 
 	mu   sync.Mutex
 	open map[*openCall]struct{}
@@ -62,8 +87,17 @@ func (r *router) run(ctx, work context.Context, ready func()) error {
 	defer ticks.Wait()
 	defer stop()
 
-	subs, err := r.serve(work)
+	entries, err := r.serve(work,
+		entry{r.conn.Call("*", "*"), bus.QueueRouter, r.call, []bus.HandleOption{bus.WithWorkers(callWorkers)}},
+		entry{r.conn.List("*"), bus.QueueRouter, r.list, nil})
 	if err != nil {
+		return err
+	}
+	controls, err := r.serve(work, entry{r.conn.Ctl("*"), "", r.control, nil})
+	if err != nil {
+		return err
+	}
+	if err := r.conn.Flush(work); err != nil {
 		return err
 	}
 	ready()
@@ -71,34 +105,43 @@ func (r *router) run(ctx, work context.Context, ready func()) error {
 	case err = <-r.d.Failed():
 	case <-ctx.Done():
 	}
-	return errors.Join(err, r.drain(work, subs))
+	return errors.Join(err, r.drain(work, entries, controls))
 }
 
-func (r *router) serve(work context.Context) ([]*bus.Subscription, error) {
+// entry is a subject with who answers it.
+type entry struct {
+	subject, queue string
+	handle         bus.Handler
+	opts           []bus.HandleOption
+}
+
+func (r *router) serve(work context.Context, entries ...entry) ([]*bus.Subscription, error) {
 	var subs []*bus.Subscription
-	for _, s := range []struct {
-		subject, queue string
-		handle         bus.Handler
-	}{
-		{r.conn.Call("*", "*"), bus.QueueRouter, r.call},
-		{r.conn.List("*"), bus.QueueRouter, r.list},
-		{r.conn.Ctl("*"), "", r.control},
-	} {
-		sub, err := r.conn.Handle(work, s.subject, s.queue, s.handle, bus.WithLogger(r.log))
+	for _, e := range entries {
+		sub, err := r.conn.Handle(work, e.subject, e.queue, e.handle, append(e.opts, bus.WithLogger(r.log))...)
 		if err != nil {
 			return nil, err
 		}
 		subs = append(subs, sub)
 	}
-	return subs, r.conn.Flush(work)
+	return subs, nil
 }
 
-// drain takes no new call, and waits for those that run.
-func (r *router) drain(work context.Context, subs []*bus.Subscription) error {
+// drain takes no new call and waits for those that run, which can be cancelled
+// until then.
+func (r *router) drain(work context.Context, entries, controls []*bus.Subscription) error {
+	errs := []error{drainAll(work, entries)}
+	r.looking.Wait()
+	r.d.Drain(work)
+	r.resending.Wait()
+	errs = append(errs, drainAll(work, controls))
+	return errors.Join(append(errs, r.conn.Flush(context.WithoutCancel(work)))...)
+}
+
+func drainAll(ctx context.Context, subs []*bus.Subscription) error {
 	var errs []error
 	for _, s := range subs {
-		errs = append(errs, s.Drain(work))
+		errs = append(errs, s.Drain(ctx))
 	}
-	r.d.Drain(work)
-	return errors.Join(append(errs, r.conn.Flush(context.WithoutCancel(work)))...)
+	return errors.Join(errs...)
 }

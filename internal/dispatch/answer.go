@@ -1,0 +1,171 @@
+package dispatch
+
+import (
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/weavebus/weavebus/pkg/bus"
+	"github.com/weavebus/weavebus/pkg/frames"
+)
+
+// answer takes what the tool's instance sends; it runs on the connection's
+// delivery goroutine.
+func (a *attempt) answer(m frames.Message, err error) {
+	if err != nil {
+		a.broken(err)
+		return
+	}
+	for i := range m.Frames {
+		f := &m.Frames[i]
+		if !a.inOrder(f.Seq) {
+			a.stop(a.noResult("one of its answers is missing"), 0)
+			return
+		}
+		if f.Type == frames.TypeEnd {
+			a.ended()
+			return // what stands behind END is nobody's
+		}
+		a.take(f)
+	}
+}
+
+// noResult is the error of a call whose exchange was not in order; why is for
+// developers.
+func (r *running) noResult(why string) *frames.Error {
+	return frames.NoResult(r.Tool).WithReplay(r.Declaration.ReplaySafe()).With(func(e *frames.Error) {
+		e.Message += ": " + why
+	})
+}
+
+func (r *running) interrupted() *frames.Error {
+	return frames.Interrupted(r.Tool, "").WithReplay(r.Declaration.ReplaySafe())
+}
+
+// inOrder counts an answer. One without a number is not checked.
+func (a *attempt) inOrder(seq uint64) bool {
+	a.lane.mu.Lock()
+	defer a.lane.mu.Unlock()
+	a.heard = time.Now()
+	if seq == 0 {
+		return true
+	}
+	a.seq++
+	return seq == a.seq
+}
+
+func (a *attempt) take(f *frames.Frame) {
+	switch f.Type {
+	case frames.TypeToolResult:
+		a.keep(f)
+	case frames.TypeError: // never right for a call, but it says what happened
+		a.keep(&frames.Frame{Content: frames.Fields{{Key: "isError", Value: frames.Value(true)}, {Key: "error", Value: f.Content}}.Raw()})
+	case frames.TypeText, frames.TypeThinking, frames.TypeProgress, frames.TypeData, frames.TypeMeta, frames.TypeTick:
+		a.tell(f)
+	}
+}
+
+// tell gives the caller a frame, unless it has its result already.
+func (r *running) tell(f *frames.Frame) {
+	if r.OnFrame == nil {
+		return
+	}
+	r.telling.Lock()
+	defer r.telling.Unlock()
+	if !r.told {
+		r.OnFrame(f)
+	}
+}
+
+// keep holds the first result until END.
+func (a *attempt) keep(f *frames.Frame) {
+	res, err := f.Result()
+	if err != nil {
+		res = failed(err)
+	}
+	a.lane.mu.Lock()
+	defer a.lane.mu.Unlock()
+	if a.result == nil {
+		a.result = res
+	}
+}
+
+// ended is the end of the tool's exchange.
+func (a *attempt) ended() {
+	a.lane.mu.Lock()
+	res, stopped := a.result, a.stopped
+	a.lane.mu.Unlock()
+	switch {
+	case res == nil && stopped != nil:
+		a.end(failed(stopped))
+	case res == nil:
+		a.end(failed(a.noResult("its exchange held none")))
+	case refusal(res):
+		a.elsewhere(res.Err)
+	case res.Err != nil && res.Err.Code == frames.CodeCancelled && stopped != nil:
+		res.Err = stopped.With(func(e *frames.Error) { e.Effect = res.Err.Effect })
+		a.end(res)
+	case res.Err == nil && a.decl.OutputSchema != nil:
+		go func() { a.end(a.checked(res)) }() // takes time that the connection's other answers do not have
+	default:
+		a.end(a.checked(res))
+	}
+}
+
+// refusal reports whether an instance refused a call before its start, so that
+// another may take it.
+func refusal(res *frames.ToolResult) bool {
+	return res.Err != nil && res.Err.Code == frames.CodeBusy && res.Err.Effect == frames.EffectNone
+}
+
+// unstarted is why a call was stopped that no tool has seen.
+func unstarted(why *frames.Error) *frames.Error {
+	return why.With(func(e *frames.Error) { e.Effect = frames.EffectNone })
+}
+
+// checked holds a result to the inline limit and to the tool's output schema;
+// values beside an error are not held to the schema.
+func (a *attempt) checked(res *frames.ToolResult) *frames.ToolResult {
+	if n, most := sizeOf(res), a.d.conn.InlineLimit(); n > most {
+		err := frames.TooLarge("result of tool "+a.Tool, int64(n), int64(most))
+		return failed(err.With(func(e *frames.Error) { e.Effect = frames.EffectDone }))
+	}
+	if res.Err != nil {
+		return res
+	}
+	s, err := a.d.reg.Output(a.decl)
+	if err == nil && s != nil {
+		err = s.ValidateOutput(res.Result)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return res
+}
+
+// sizeOf gives how many bytes of a result are the tool's.
+func sizeOf(r *frames.ToolResult) int {
+	n := len(r.Result) + len(r.Details) + len(r.Usage)
+	for i := range r.Parts {
+		n += len(r.Parts[i].Text) + len(r.Parts[i].Data) + len(r.Parts[i].URI)
+	}
+	for i := range r.Extra {
+		n += len(r.Extra[i].Value)
+	}
+	return n
+}
+
+// broken is an answer that cannot be read, or no answer at all.
+func (a *attempt) broken(err error) {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		a.elsewhere(frames.Unavailable(a.Tool))
+		a.d.reg.Gone(a.target)
+	case errors.Is(err, bus.ErrClosed): // the tool may run on, nobody will hear of it
+		a.end(failed(a.interrupted()))
+	case frames.CodeOf(err) == frames.CodeBadFrame:
+		a.end(failed(a.noResult("an answer cannot be read: " + frames.AsError(err).Message)))
+	default:
+		a.end(failed(err))
+	}
+}
