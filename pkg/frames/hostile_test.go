@@ -144,8 +144,8 @@ var badValues = []hostileCase{
 	{"JSON half an escape", jsonUnder(`"\u00`), "unknown escape"},
 }
 
-func manyKeysHeader(said, real int) []byte {
-	return append(appendMapHeader(nil, said), manyKeys(real)[3:]...)
+func manyKeysHeader(said, are int) []byte {
+	return append(appendMapHeader(nil, said), manyKeys(are)[3:]...)
 }
 
 var notWhole = []hostileCase{

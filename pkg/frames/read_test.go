@@ -33,11 +33,11 @@ func TestNumbersInAnyForm(t *testing.T) {
 		"float32": "\xca\x40\xe0\x00\x00", "float64": "\xcb\x40\x1c\x00\x00\x00\x00\x00\x00",
 	}
 	for name, seven := range forms {
-		data := string(appendMapHeader(nil, 6)) + "\xa4type\xa1X"
+		data := append(appendMapHeader(nil, 6), "\xa4type\xa1X"...)
 		for _, key := range []string{"seq", "entry", "epoch", "part", "ts"} {
-			data += string(appendString(nil, key)) + seven
+			data = append(appendString(data, key), seven...)
 		}
-		f := decodeOne(t, data)
+		f := decodeOne(t, string(data))
 		if f.Seq != 7 || f.Entry != 7 || f.Epoch != 7 || f.Part != 7 || f.TS != 7 {
 			t.Errorf("%s: read %+v", name, f)
 		}
