@@ -58,7 +58,8 @@ func Decode[T any](c *Call) (T, error) {
 func deriveSchemas[In, Out any](d *frames.Declaration) error {
 	var err error
 	if k := reflect.TypeFor[In]().Kind(); k != reflect.Struct && k != reflect.Map {
-		return frames.NewError(frames.CodeValidationInput, "input type of tool %s: arguments are objects, want a struct or a map, not %v", d.Name, reflect.TypeFor[In]())
+		return frames.NewError(frames.CodeValidationInput,
+			"input type of tool %s: arguments are objects, want a struct or a map, not %v", d.Name, reflect.TypeFor[In]())
 	}
 	if d.Schema == nil {
 		if d.Schema, err = SchemaFor[In](); err != nil {
@@ -157,7 +158,7 @@ func resultOf(out any) (*frames.ToolResult, error) {
 	case richResult:
 		return v.toolResult()
 	case struct{}:
-		return nil, nil
+		return nil, nil //nolint:nilnil // no result is {}
 	}
 	value, err := encode(out)
 	if err != nil {

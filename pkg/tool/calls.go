@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nuid"
+
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )

@@ -225,10 +225,10 @@ func (h *harness) check() {
 	results := map[string]int{}
 	for _, e := range entries {
 		for _, c := range e.Changes {
-			switch {
-			case c.Kind == session.ChangeResult:
+			switch c.Kind {
+			case session.ChangeResult:
 				results[c.CallID]++
-			case c.Kind == session.ChangeMessage:
+			case session.ChangeMessage:
 				for _, call := range c.Message.Calls {
 					results[call.ID] += 0
 				}
