@@ -95,7 +95,7 @@ func (s *suite) checkRunning(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer x.close()
+		defer x.close() //nolint:gocritic // of two exchanges, both are open to the end
 		if err := s.checkConflict(ctx, f); err != nil {
 			return err
 		}
