@@ -41,8 +41,11 @@ func toolArguments(schema json.RawMessage, pairs []string, raw string, stdin io.
 	return text, nil
 }
 
+// reasonUsage marks wrong use of the command line: exit code 2.
+const reasonUsage = "usage"
+
 func usageError(format string, args ...any) error {
-	return frames.NewError(frames.CodeBadFrame, format, args...).WithReason("usage")
+	return frames.NewError(frames.CodeBadFrame, format, args...).WithReason(reasonUsage)
 }
 
 // pairArguments keeps the order of the pairs.

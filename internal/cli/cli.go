@@ -115,6 +115,9 @@ func (c *console) main(args []string) (code int) {
 	if err != nil {
 		return c.fail(frames.NewError(frames.CodeInternal, "command line: %w", err))
 	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
 	ctx, err := parser.Parse(args)
 	if err != nil {
 		return c.usage(err)
@@ -163,9 +166,15 @@ func (c *console) fail(err error) int {
 		fmt.Fprintf(c.err, "{\"error\":%s}\n", text)
 		return e.Code.ExitCode()
 	}
+	if e.Reason == reasonUsage {
+		return c.usage(errors.New(e.Message))
+	}
 	fmt.Fprintf(c.err, "weavebus: %s: %s\n", e.Code, e.Message)
-	for _, i := range e.Issues {
-		if i.Path != "" || len(e.Issues) > 1 {
+	if e.Code == frames.CodeNotFound && e.LLMMessage != "" {
+		fmt.Fprintf(c.err, "  %s\n", strings.TrimPrefix(e.LLMMessage, e.Message+". "))
+	}
+	if len(e.Issues) > 1 {
+		for _, i := range e.Issues {
 			fmt.Fprintf(c.err, "  - %s: %s\n", orRoot(i.Path), i.Message)
 		}
 	}

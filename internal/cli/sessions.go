@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -29,6 +31,7 @@ func (*sessListCmd) Run(c *console) error {
 		if err != nil {
 			return err
 		}
+		slices.SortStableFunc(all, func(a, b client.SessionInfo) int { return cmp.Compare(b.Updated, a.Updated) })
 		if c.JSON {
 			return c.print(append([]client.SessionInfo{}, all...))
 		}
@@ -192,13 +195,18 @@ func (cmd *watchCmd) Run(c *console) error {
 
 // showAll shows frames until their end, or a signal.
 func (c *console) showAll(ctx context.Context, fs iter.Seq2[frames.Frame, error]) error {
-	show := newDisplay(c)
+	show, last := newDisplay(c), ""
 	for f, err := range fs {
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return err
+		}
+		if id := f.Metadata.Text("sessionId"); id != "" && id != last && !c.JSON && f.Entry > 0 {
+			show.endLine()
+			c.note("session %s", id)
+			last = id
 		}
 		if err := show.frame(&f); err != nil {
 			return err

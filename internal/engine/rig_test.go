@@ -44,7 +44,7 @@ type fakeTool struct {
 // call is a running call of a fake tool.
 type call struct {
 	id, args string
-	ctx      context.Context
+	ctx      context.Context //nolint:containedctx // the call's own, to see that it ends
 	live     func(*frames.Frame)
 }
 

@@ -104,6 +104,14 @@ func (c *catalogue) has(id Instance) bool {
 	return c.instances[id] != nil
 }
 
+// lacks reports whether an instance did not declare the tool here.
+func (c *catalogue) lacks(id Instance, tool string) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	in := c.instances[id]
+	return in == nil || (in.tools[tool] == nil && in.refused[tool] == nil)
+}
+
 // changes collects what one change did, for the listeners.
 type changes struct {
 	tools map[string]struct{}

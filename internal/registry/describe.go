@@ -26,7 +26,7 @@ const (
 
 // describe asks every instance for its tools, or for one, and waits a moment
 // for the answers: it finds services that announce nothing. For one tool it waits
-// no longer than until that is found.
+// no longer than until somebody has it.
 func (r *Registry) describe(ctx context.Context, name string) {
 	q := frames.Describe(name)
 	data, err := frames.Encode(frames.Msgpack, &q)
@@ -56,24 +56,30 @@ func (r *Registry) describe(ctx context.Context, name string) {
 	}
 }
 
-// described takes an answer to DESCRIBE, and reports whether the tool of that
-// name can be called now. A service that announces itself is known by its
-// announcements, which nobody else can make; here count those that do not.
-func (r *Registry) described(m frames.Message, name string) bool {
+// described takes an answer to DESCRIBE, and reports whether it holds the tool
+// of that name. A service that announces itself is known by its announcements,
+// which nobody else can make: where it has a tool that is not known, they are
+// read again. Here count the services that announce nothing.
+func (r *Registry) described(m frames.Message, name string) (found bool) {
 	for i := range m.Frames {
 		f := &m.Frames[i]
 		if f.Type != frames.TypeDescription {
 			continue
 		}
-		if id, _ := f.Content.Lookup("instance").Text(); id != "" {
+		said := func(key string) string { s, _ := f.Content.Lookup(key).Text(); return s }
+		tool := said("name")
+		found = found || tool == name
+		if id := (Instance{Identity: said("identity"), ID: said("instance")}); id.Announced() {
+			if r.cat.lacks(id, tool) {
+				r.stale.Store(true)
+			}
 			continue
 		}
-		tool, _ := f.Content.Lookup("name").Text()
 		if s, ok := r.declaration(f, Instance{Identity: Plain, Tool: tool}, tool, time.Now()); ok {
 			r.cat.hear(&s)
 		}
 	}
-	return name != "" && r.callable(name)
+	return found
 }
 
 func (r *Registry) callable(name string) bool {
@@ -89,7 +95,10 @@ func (r *Registry) Find(ctx context.Context, name string) *Tool {
 		return r.Get(name)
 	}
 	// A lookup outlives a caller that gives up: others wait for the same answer.
-	look := func() { r.describe(context.WithoutCancel(ctx), name) }
+	look := func() {
+		r.describe(context.WithoutCancel(ctx), name)
+		r.readMissed()
+	}
 	if m := r.lookups.miss(name, look); m != nil {
 		select {
 		case <-m.done:
@@ -97,6 +106,23 @@ func (r *Registry) Find(ctx context.Context, name string) *Tool {
 		}
 	}
 	return r.Get(name)
+}
+
+// readMissed has the stream read again now if that is due, at most once a second.
+func (r *Registry) readMissed() {
+	if !r.stale.Load() {
+		return
+	}
+	done := make(chan struct{})
+	select {
+	case r.reads <- done:
+	case <-r.lookups.stopped:
+		return
+	}
+	select {
+	case <-done:
+	case <-r.lookups.stopped:
+	}
 }
 
 // lookups are the names that were not found a moment ago.

@@ -1,11 +1,13 @@
 package registry_test
 
 import (
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/weavebus/weavebus/internal/registry"
+	"github.com/weavebus/weavebus/pkg/frames"
 )
 
 // What was announced while there was no connection is read when it is back;
@@ -69,6 +71,21 @@ func TestAliveOfAnInstanceThatWasTakenOut(t *testing.T) {
 	})
 }
 
+// Its answer to DESCRIBE shows that something was missed, but is no announcement.
+func TestLookupOfAToolThatWasAnnounced(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.plain("local", &frames.Declaration{Name: "echo", Identity: "local", Instance: "a"})
+		r.announcer("local", "a").declare([]string{"echo"})
+		r.Gone(registry.Instance{Identity: "local", ID: "a"})
+		<-time.After(2 * time.Second)
+		start := time.Now()
+		want(t, "found", shown(r.Find(t.Context(), "echo")), "0.0.0: local/a")
+		if took := time.Since(start); took >= 250*time.Millisecond {
+			t.Errorf("found after %v", took)
+		}
+	})
+}
+
 // Listeners hear of what changed when the stream is read again, and of nothing else.
 func TestListenersOfACatchUp(t *testing.T) {
 	var mu sync.Mutex
@@ -76,7 +93,7 @@ func TestListenersOfACatchUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stop()
 		must(t, <-r.done)
-		r.Registry = registry.New(r.conn, registry.Config{})
+		r.Registry = registry.New(r.conn, registry.Config{Log: slog.New(slog.DiscardHandler)})
 		r.OnChange(func(tool string) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -17,6 +17,8 @@ const (
 	// checkEach is how often silence is judged, and missed announcements are
 	// looked for.
 	checkEach = 5 * time.Second
+	// readPause is how often somebody who looks for a tool may have the stream read.
+	readPause = time.Second
 	// maxPending is how many bytes of announcements may wait to be read.
 	maxPending = 256 << 20
 )
@@ -39,6 +41,8 @@ type Registry struct {
 
 	// stale: announcements were missed, the stream has to be read again.
 	stale atomic.Bool
+	// reads asks for that to be done now; what it sends is closed then.
+	reads chan chan struct{}
 
 	live    heard
 	lookups lookups
@@ -55,7 +59,7 @@ func New(conn *bus.Conn, cfg Config) *Registry {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Registry{conn: conn, cfg: cfg, cat: newCatalogue(), lookups: newLookups()}
+	return &Registry{conn: conn, cfg: cfg, cat: newCatalogue(), reads: make(chan chan struct{}), lookups: newLookups()}
 }
 
 // OnChange calls f after a tool's snapshot changed. Before Run only; f must not block.
@@ -111,6 +115,13 @@ func (r *Registry) Run(ctx context.Context, ready func()) error {
 		return err
 	}
 	r.describe(ctx, "")
+	// What was announced a moment before the subscription may have come to the
+	// stream after it was read; its instance has answered by now.
+	if r.stale.Swap(false) {
+		if err := r.catchUp(ctx); err != nil {
+			return err
+		}
+	}
 	ready()
 	return r.follow(ctx, sub, status)
 }
@@ -122,10 +133,17 @@ func (r *Registry) follow(ctx context.Context, sub *nats.Subscription, status <-
 	defer check.Stop()
 	defer describe.Stop()
 	w := watch{last: time.Now()}
+	read := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case done := <-r.reads:
+			if now := time.Now(); now.Sub(read) >= readPause {
+				read = now
+				r.resume(ctx)
+			}
+			close(done)
 		case s := <-status:
 			if s == nats.CLOSED {
 				return frames.NewError(frames.CodeUnavailable, "the connection was closed")

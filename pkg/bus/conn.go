@@ -73,7 +73,8 @@ func WithPrefix(prefix string) Option {
 // identity. The caller still owns nc and closes it, after [Conn.Close].
 func New(nc *nats.Conn, identity string, opts ...Option) (*Conn, error) {
 	if !frames.ValidName(identity) || identity == "tool" || identity == "sys" {
-		return nil, frames.NewError(frames.CodeValidationInput, "identity %q: want letters, digits, _ and -, and neither tool nor sys", identity)
+		return nil, frames.NewError(frames.CodeValidationInput,
+			"identity %q: want letters, digits, _ and -, and neither tool nor sys", identity)
 	}
 	if got := nc.Opts.InboxPrefix; got != InboxPrefix(identity) {
 		return nil, frames.NewError(frames.CodeConflict, "the connection's inbox prefix is %q, want %q: connect with bus.Options", got, InboxPrefix(identity))

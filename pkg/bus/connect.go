@@ -87,7 +87,8 @@ func (d Dial) options() ([]nats.Option, error) {
 	key, err := nats.NkeyOptionFromSeed(d.SeedFile)
 	if err != nil {
 		return nil, frames.NewError(frames.CodeDenied,
-			"cannot use the nkey seed file %s: give the path of the seed that belongs to identity %s (weavebus up writes one for each into its state folder): %w",
+			"cannot use the nkey seed file %s: give the path of the seed that belongs to identity %s "+
+				"(weavebus up writes one for each into its state folder): %w",
 			d.SeedFile, d.Identity, err)
 	}
 	return slices.Concat(opts, []nats.Option{key}, d.NATS), nil

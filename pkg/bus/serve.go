@@ -103,7 +103,7 @@ const maxPending = 256 << 20
 
 type handling struct {
 	c     *Conn
-	work  context.Context //nolint:containedctx // outlives each request: handlers run under it
+	work  context.Context //nolint:containedctx // what handlers run under, as long as it serves
 	h     Handler
 	slots chan struct{}
 	s     *Subscription

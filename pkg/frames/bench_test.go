@@ -91,7 +91,7 @@ func BenchmarkLibraryDecode(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := libraryDecode(data); err != nil {
+		if fs, err := libraryDecode(data); err != nil || len(fs) != 2 {
 			b.Fatal(err)
 		}
 	}
@@ -111,7 +111,7 @@ func BenchmarkScannedLibraryDecode(b *testing.B) {
 				b.Fatal(bad.err())
 			}
 		}
-		if _, err := libraryDecode(data); err != nil {
+		if fs, err := libraryDecode(data); err != nil || len(fs) != 2 {
 			b.Fatal(err)
 		}
 	}

@@ -208,6 +208,18 @@ func TestDeclarationDefaults(t *testing.T) {
 	}
 }
 
+// TestDeclarationEncoding: a tool is called in JSON where it reads nothing else.
+func TestDeclarationEncoding(t *testing.T) {
+	for _, c := range []struct {
+		speaks []string
+		want   Encoding
+	}{{nil, Msgpack}, {[]string{"json"}, JSON}, {[]string{"json", "msgpack"}, Msgpack}, {[]string{"cbor"}, Msgpack}, {[]string{"cbor", "json"}, JSON}} {
+		if got := (&Declaration{Encodings: c.speaks}).Encoding(); got != c.want {
+			t.Errorf("%v: %s, want %s", c.speaks, got, c.want)
+		}
+	}
+}
+
 // TestDeclarationRoundTrip: schemas keep their text, unknown fields stay, and
 // numbers are read in any form.
 //

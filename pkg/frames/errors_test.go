@@ -99,7 +99,7 @@ func TestExecutionTexts(t *testing.T) {
 		message, forLLM string
 	}{
 		{Execution("x", errors.New("boom"), 1), "boom", "Tool x failed: boom. Try another approach."},
-		{Execution("x", errors.New("boom."), 3), "boom after 3 attempts", "Tool x failed after 3 attempts: boom. Try another approach."},
+		{Execution("x", NewError(CodeExecution, "boom."), 3), "boom after 3 attempts", "Tool x failed after 3 attempts: boom. Try another approach."},
 		{Execution("x", said, 2), "disk full after 2 attempts", "Tool x failed after 2 attempts: disk full. You may try again."},
 		{Execution("x", fmt.Errorf("write: %w", said), 1), "write: EXECUTION: disk full", "Tool x failed: write: EXECUTION: disk full. You may try again."},
 		{Execution("x", said.With(func(e *Error) { e.LLMMessage = "Free some space." }), 1), "disk full", "Free some space."},
@@ -167,7 +167,7 @@ func TestErrorTextsAreBounded(t *testing.T) {
 // TestInterruptedShowsTheTail: a model sees the end of the output.
 func TestInterruptedShowsTheTail(t *testing.T) {
 	text := Interrupted("x", strings.Repeat("日", 5000)+"the end").ForModel()
-	if !strings.Contains(text, "日the end\nIt may have acted") || len(text) > 3000 || !utf8.ValidString(text) {
+	if !strings.Contains(text, "日the end\n It may have acted") || len(text) > 3000 || !utf8.ValidString(text) {
 		t.Errorf("%d bytes: …%s", len(text), text[max(0, len(text)-200):])
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -256,7 +257,7 @@ func (s *jsonScanner) escape() *fault {
 	if len(rest) > 1 && rest[1] == 'u' {
 		return s.unicodeEscape(rest)
 	}
-	if len(rest) < 2 || bytes.IndexByte([]byte(`"\/bfnrt`), rest[1]) < 0 {
+	if len(rest) < 2 || strings.IndexByte(`"\/bfnrt`, rest[1]) < 0 {
 		return s.broken("unknown escape in a string")
 	}
 	s.pos += 2
@@ -287,7 +288,7 @@ func hex4(b []byte) (rune, bool) {
 	}
 	n := rune(0)
 	for _, c := range b[2:6] {
-		d := bytes.IndexByte([]byte("0123456789abcdef"), c|0x20)
+		d := strings.IndexByte("0123456789abcdef", c|0x20)
 		if d < 0 || (c < '0') {
 			return 0, false
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -262,7 +263,7 @@ func (w *jsonWriter) quote(s []byte) {
 
 func (w *jsonWriter) escape(c byte) {
 	const from, to = "\"\\\b\f\n\r\t", `"\bfnrt`
-	if i := bytes.IndexByte([]byte(from), c); i >= 0 {
+	if i := strings.IndexByte(from, c); i >= 0 {
 		w.b = append(w.b, '\\', to[i])
 		return
 	}

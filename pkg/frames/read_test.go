@@ -3,6 +3,7 @@ package frames
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -33,11 +34,11 @@ func TestNumbersInAnyForm(t *testing.T) {
 		"float32": "\xca\x40\xe0\x00\x00", "float64": "\xcb\x40\x1c\x00\x00\x00\x00\x00\x00",
 	}
 	for name, seven := range forms {
-		data := string(appendMapHeader(nil, 6)) + "\xa4type\xa1X"
+		data := append(appendMapHeader(nil, 6), "\xa4type\xa1X"...)
 		for _, key := range []string{"seq", "entry", "epoch", "part", "ts"} {
-			data += string(appendString(nil, key)) + seven
+			data = append(appendString(data, key), seven...)
 		}
-		f := decodeOne(t, data)
+		f := decodeOne(t, string(data))
 		if f.Seq != 7 || f.Entry != 7 || f.Epoch != 7 || f.Part != 7 || f.TS != 7 {
 			t.Errorf("%s: read %+v", name, f)
 		}
@@ -55,6 +56,61 @@ func TestNumbersInAnyForm(t *testing.T) {
 	}
 	if f := decodeOne(t, `{"type":"X","v":1.0,"seq":7.0,"ts":1732900000123.9}`); f.Seq != 7 || f.TS != 1732900000123 {
 		t.Errorf("read %+v", f)
+	}
+}
+
+// TestNumberRanges: a number that does not fit is none.
+func TestNumberRanges(t *testing.T) {
+	for _, c := range []struct {
+		v                any
+		signed, unsigned bool // fits int64, fits uint64
+	}{
+		{int64(math.MinInt64), true, false}, {int64(-1), true, false}, {int64(math.MaxInt64), true, true}, {uint64(1 << 63), false, true},
+		{uint64(math.MaxUint64), false, true}, {-0x1p63, true, false}, {-0x1.0000000000001p63, false, false}, {0x1p63, false, true},
+		{0x1.fffffffffffffp62, true, true}, {0x1.fffffffffffffp63, false, true}, {0x1p64, false, false}, {0.5, false, false},
+		{math.Copysign(0, -1), true, true}, {math.NaN(), false, false}, {math.Inf(1), false, false}, {"7", false, false}, {nil, false, false}, {[]byte{7}, false, false},
+	} {
+		_, signed := Value(c.v).Int64()
+		_, unsigned := Value(c.v).Uint64()
+		if signed != c.signed || unsigned != c.unsigned {
+			t.Errorf("%v: int64 %v, uint64 %v", c.v, signed, unsigned)
+		}
+	}
+	if _, ok := timeRaw(time.Unix(5, 0)).Int64(); ok {
+		t.Error("a timestamp is a number")
+	}
+}
+
+// TestPayloadOverLimits: argument text that a JSON message could not hold as
+// raw JSON stays text, so that the message can be read.
+func TestPayloadOverLimits(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	many := "[" + strings.Repeat("0,", 40_000) + "0]"
+	for _, c := range []struct {
+		name  string
+		texts []string
+		raw   int // of the texts
+	}{
+		{"62 deep", []string{nested(62)}, 1}, {"63 deep", []string{nested(63)}, 0}, {"40k values", []string{many}, 1}, {"twice 40k values", []string{many, many}, 1},
+		{"too many", []string{"[" + strings.Repeat("0,", 70_000) + "0]"}, 0},
+	} {
+		var fs []*Frame
+		for _, text := range c.texts {
+			f := Call("t", json.RawMessage(text))
+			fs = append(fs, &f)
+		}
+		data, err := Encode(JSON, fs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(data), `"arguments":`); n != c.raw {
+			t.Errorf("%s: %d texts are raw, want %d", c.name, n, c.raw)
+		}
+		for i, f := range read(t, data).Frames {
+			if got, err := f.Arguments(); err != nil || string(got) != c.texts[i] {
+				t.Errorf("%s: %v, %d bytes", c.name, err, len(got))
+			}
+		}
 	}
 }
 

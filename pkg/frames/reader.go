@@ -168,10 +168,11 @@ func (r *reader) typ() *fault {
 	if !v.isText() || v.n == 0 {
 		return r.want("type", v.raw, "a string")
 	}
-	known := false
-	if r.f.Type, known = knownType(v.raw[v.size:]); !known {
-		r.f.Type = Type(r.textAt(v.at+v.size, v.n))
+	if t, known := knownType(v.raw[v.size:]); known {
+		r.f.Type = t
+		return nil
 	}
+	r.f.Type = Type(r.textAt(v.at+v.size, v.n))
 	return nil
 }
 

@@ -158,7 +158,7 @@ func resultOf(out any) (*frames.ToolResult, error) {
 	case richResult:
 		return v.toolResult()
 	case struct{}:
-		return nil, nil
+		return nil, nil //nolint:nilnil // no result is {}
 	}
 	value, err := encode(out)
 	if err != nil {

@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -55,7 +56,7 @@ func (c *call) run(ctx context.Context, args json.RawMessage, returned func()) {
 	lost := error(panicked(c.info.Tool)) // where the handler panics, or ends its goroutine
 	err := lost
 	defer func() {
-		if p := recover(); err == lost { //nolint:errorlint // this very value: nothing came back
+		if p := recover(); errors.Is(err, lost) {
 			c.log.Error("tool panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 		returned()

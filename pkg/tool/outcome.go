@@ -66,7 +66,7 @@ func (c *call) check(r *frames.ToolResult) *frames.Error {
 		return tooLarge(frames.TooLarge("the result of tool "+c.info.Tool, int64(n), int64(c.inline)))
 	}
 	if r.Err != nil || c.tool.out == nil {
-		return nil //nolint:nilerr // the tool's failure is a result that may travel
+		return nil //nolint:nilerr // an error of the tool's own is held to no schema
 	}
 	value := r.Result
 	if value == nil {

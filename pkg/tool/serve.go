@@ -176,8 +176,7 @@ func (s *server) flush(ctx context.Context) error {
 // before: NATS says so behind the back of who subscribes or publishes.
 func (s *server) denied(before error) error {
 	err := s.conn.NATS().LastError()
-	if err == nil || err == before || //nolint:errorlint // the very same one
-		!errors.Is(err, nats.ErrPermissionViolation) {
+	if err == nil || errors.Is(err, before) || !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
 	}
 	subjects := []string{s.conn.Announce(s.conn.Identity(), s.id)}
@@ -187,7 +186,8 @@ func (s *server) denied(before error) error {
 	if !slices.ContainsFunc(subjects, func(subject string) bool { return strings.Contains(err.Error(), `"`+subject) }) {
 		return nil
 	}
-	return frames.NewError(frames.CodeDenied, "identity %s may not serve tools: connect as one that has the role tool: %w", s.conn.Identity(), err)
+	return frames.NewError(frames.CodeDenied,
+		"identity %s may not serve tools with this key: connect as one that has the role tool, with its key: %w", s.conn.Identity(), err)
 }
 
 // drain ends the service; calls that outlast limit are ended, then given up.

@@ -260,8 +260,8 @@ func TestLimitsOfATurn(t *testing.T) {
 		"rounds": {[]any{"maxIterations", 2}, 2, "LIMIT"},
 		"none":   {[]any{"maxIterations", 0}, 0, "LIMIT"},
 		"calls":  {[]any{"maxCalls", 3}, 3, "LIMIT"},
-		"tokens": {[]any{"maxTokens", 25}, 2, "LIMIT"},           // an answer takes 10
-		"time":   {[]any{"maxDurationMs", 4500}, 5, "CANCELLED"}, // it ran, and says so itself
+		"tokens": {[]any{"maxTokens", 25}, 2, "LIMIT"},       // an answer takes 10
+		"time":   {[]any{"maxDurationMs", 4500}, 5, "LIMIT"}, // why it was cancelled
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {

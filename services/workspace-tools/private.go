@@ -24,7 +24,8 @@ func checkPrivate(dir string, private []string) error {
 		}
 		if inside || around {
 			return frames.NewError(frames.CodeDenied,
-				"the workspace %s contains, or lies in, the folder %s of state or configuration: choose another workspace, or keep that folder elsewhere", dir, p).
+				"the workspace %s contains, or lies in, the folder %s of state or configuration: "+
+					"choose another workspace, or keep that folder elsewhere", dir, p).
 				WithReason("private_folder")
 		}
 	}
@@ -65,10 +66,10 @@ func resolve(path string) (string, error) {
 		return "", unreadable(path, err)
 	}
 	for {
-		real, err := filepath.EvalSymlinks(abs)
+		found, err := filepath.EvalSymlinks(abs)
 		switch {
 		case err == nil:
-			return real, nil
+			return found, nil
 		case !errors.Is(err, fs.ErrNotExist) || filepath.Dir(abs) == abs:
 			return "", unreadable(path, err)
 		}

@@ -68,7 +68,7 @@ func TestConfigIsRefused(t *testing.T) {
 		"by a link":    {private(sub, link(t, dir, filepath.Join(links, "a"))), frames.CodeDenied, "contains, or lies in"},
 		"is a link":    {private(link(t, sub+"/state", filepath.Join(links, "b")), dir), frames.CodeDenied, "contains, or lies in"},
 		"will contain": {private(dir, sub+"/not/yet"), frames.CodeDenied, "contains, or lies in"},
-		"will by link": {private(dir, filepath.Join(link(t, sub, filepath.Join(links, "c")), "not/yet")), frames.CodeDenied, "contains, or lies in"},
+		"will by link": {private(dir, filepath.Join(link(t, sub, filepath.Join(links, "c")), "not", "yet")), frames.CodeDenied, "contains, or lies in"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := r.tryServe(tc.cfg)
