@@ -199,6 +199,9 @@ func (s *server) drain(work context.Context, limit time.Duration, stopWork conte
 	defer after.Stop()
 	select {
 	case <-idle:
+		if !s.conn.NATS().IsConnected() {
+			return nil // nothing runs, and there is nobody to tell
+		}
 		return s.unsubscribe(work)
 	case <-work.Done():
 	case <-after.C:
