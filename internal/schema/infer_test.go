@@ -326,7 +326,7 @@ func TestForAgreesWithEncodingJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written, err := json.Marshal(all{})
+	written, err := json.Marshal(all{}) //nolint:musttag // fields without tags are what is tested
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,6 +338,7 @@ func TestForAgreesWithEncodingJSON(t *testing.T) {
 	if err := schema.Decode(sample, &mine); err != nil {
 		t.Fatal(err)
 	}
+	//nolint:musttag // likewise
 	if err := json.Unmarshal(sample, &theirs); err != nil || !reflect.DeepEqual(mine, theirs) {
 		t.Errorf("decoded %+v, encoding/json %+v, %v", mine, theirs, err)
 	}

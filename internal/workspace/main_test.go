@@ -61,7 +61,7 @@ func (b bundle) link(t *testing.T, target, name string) {
 // refused checks the shape that every error must have, and which one it is.
 func (b bundle) refused(t *testing.T, err error, code frames.Code, reason string) {
 	t.Helper()
-	e, isErr := err.(*frames.Error)
+	e, isErr := err.(*frames.Error) //nolint:errorlint // it must leave unwrapped
 	if !isErr || e.Code != code || e.Reason != reason {
 		t.Fatalf("got error %#v, want %s with reason %s", err, code, reason)
 	}
