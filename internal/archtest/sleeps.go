@@ -9,8 +9,9 @@ import (
 	"slices"
 )
 
-// sleeps finds time.Sleep in tests where time is real. It is virtual inside
-// the function given to synctest.Test, and in what only such code reaches.
+// sleeps finds time.Sleep, and <-time.After that stands alone, in tests where
+// time is real. It is virtual inside the function given to synctest.Test, and in
+// what only such code reaches. A case <-time.After of a select is a bound, no sleep.
 func sleeps(m *module) []Finding {
 	folders := map[string][]source{}
 	for _, s := range m.sources {
@@ -29,14 +30,40 @@ func realSleeps(files []source) []Finding {
 	b := newBubbles(files)
 	var found []Finding
 	for _, s := range files {
-		imported := s.imports()
+		imported, cases := s.imports(), map[ast.Node]bool{}
 		s.declared(func(in *ast.FuncDecl, n ast.Node) {
-			if qualified(n, imported) == "time.Sleep" && !b.virtual(in, n) {
-				found = append(found, s.at(n, "uses time.Sleep outside synctest.Test"))
+			if clause, ok := n.(*ast.CommClause); ok {
+				cases[clause.Comm] = true
+			}
+			if cases[n] {
+				return
+			}
+			if name := sleep(n, imported); name != "" && !b.virtual(in, n) {
+				found = append(found, s.at(n, "uses "+name+" outside synctest.Test"))
 			}
 		})
 	}
 	return found
+}
+
+// sleep returns what a node sleeps by.
+func sleep(n ast.Node, imported map[string]string) string {
+	if qualified(n, imported) == "time.Sleep" {
+		return "time.Sleep"
+	}
+	block, ok := n.(*ast.ExprStmt)
+	if !ok {
+		return ""
+	}
+	receive, ok := block.X.(*ast.UnaryExpr)
+	if !ok || receive.Op != token.ARROW {
+		return ""
+	}
+	call, ok := receive.X.(*ast.CallExpr)
+	if !ok || qualified(call.Fun, imported) != "time.After" {
+		return ""
+	}
+	return "<-time.After"
 }
 
 // declared visits every node of a file with the function that declares it.
@@ -58,12 +85,14 @@ type use struct {
 
 // bubbles tells where in a folder's tests time is virtual. Functions are told
 // apart by name only, methods whatever their receiver: where a name stands in
-// real time too, its sleeps are taken for real.
+// real time too, its sleeps are taken for real. The table of a test that opens
+// a bubble is taken to run in that bubble.
 type bubbles struct {
 	regions   []ast.Node                // arguments of calls that open a bubble
 	functions map[bool]map[string]bool  // method? → name → only reached in virtual time
 	uses      map[bool]map[string][]use // method? → name
 	openers   map[string]bool           // functions that run a parameter in a bubble
+	opening   map[*ast.FuncDecl]bool    // functions that open a bubble
 	keys      map[*ast.Ident]bool       // names of fields in composite literals
 }
 
@@ -74,6 +103,7 @@ func newBubbles(files []source) *bubbles {
 		functions: map[bool]map[string]bool{false: {}, true: {}},
 		uses:      map[bool]map[string][]use{false: {}, true: {}},
 		openers:   map[string]bool{},
+		opening:   map[*ast.FuncDecl]bool{},
 		keys:      map[*ast.Ident]bool{},
 	}
 	for _, s := range files {
@@ -125,13 +155,14 @@ func runsParameter(call *ast.CallExpr) bool {
 
 func (b *bubbles) findRegions(s source) {
 	imported := s.imports()
-	s.declared(func(_ *ast.FuncDecl, n ast.Node) {
+	s.declared(func(in *ast.FuncDecl, n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
 			return
 		}
 		name, _ := call.Fun.(*ast.Ident)
 		if qualified(call.Fun, imported) == "testing/synctest.Test" || name != nil && b.openers[name.Name] {
+			b.opening[in] = true
 			for _, arg := range call.Args {
 				b.regions = append(b.regions, arg)
 			}
@@ -143,6 +174,10 @@ func (b *bubbles) findUses(s source) {
 	selected := map[*ast.Ident]bool{}
 	s.declared(func(in *ast.FuncDecl, n ast.Node) {
 		switch n := n.(type) {
+		case *ast.CompositeLit:
+			if b.opening[in] {
+				b.regions = append(b.regions, n)
+			}
 		case *ast.SelectorExpr:
 			selected[n.Sel] = true
 			b.use(true, n.Sel, in)

@@ -59,3 +59,19 @@ func rest(r reader) { r.both(); time.Sleep(time.Second) }
 func after() { time.Sleep(time.Second) }
 
 func (r reader) both() { time.Sleep(time.Second) }
+
+func TestWaitsByTheClock(t *testing.T) {
+	<-time.After(time.Second)
+	select {
+	case <-t.Context().Done():
+	case <-time.After(time.Minute):
+	}
+}
+
+func TestTable(t *testing.T) {
+	for _, test := range []func(){handedOn} {
+		synctest.Test(t, func(t *testing.T) { test() })
+	}
+}
+
+func handedOn() { time.Sleep(time.Hour) }
