@@ -94,6 +94,7 @@ func TestDrainingInstanceGetsNoMoreCalls(t *testing.T) {
 		w.serve("b", frames.Declaration{Name: "echo"}, ok("b"))
 		for range 20 {
 			allFine(t, w.together(1))
+			<-time.After(100 * time.Millisecond)
 		}
 		if n := a.served(); n != 1 {
 			t.Errorf("it was asked %d times", n)
@@ -324,6 +325,34 @@ func TestMissingAnswer(t *testing.T) {
 		<-time.After(30 * time.Second)
 		w.holdsNothing()
 	})
+}
+
+// A call may be cancelled before it comes to the queue, and before it is
+// published when it has its slot already: then it is not sent.
+func TestCancelBeforeTheCallIsSent(t *testing.T) {
+	for name, start := range map[string]func(*dispatch.Dispatcher, *dispatch.Prepared, func(*frames.ToolResult)){
+		"before the queue": (*dispatch.Dispatcher).CancelBeforeTheQueue, "before it is sent": (*dispatch.Dispatcher).CancelBeforeItIsSent,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, dispatch.Config{}, func(t *testing.T, w *world) {
+				a := w.serve("a", echo, ok("a"))
+				p, err := w.d.Prepare(t.Context(), call("1"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var results []*frames.ToolResult
+				start(w.d.Dispatcher, p, func(res *frames.ToolResult) { results = append(results, res) })
+				if len(results) != 1 || results[0].Err.Code != frames.CodeCancelled || results[0].Err.Effect != frames.EffectNone {
+					t.Errorf("results %+v", results)
+				}
+				<-time.After(time.Minute)
+				if a.served() != 0 {
+					t.Error("it was sent")
+				}
+				w.holdsNothing()
+			})
+		})
+	}
 }
 
 // What stands behind END belongs to nobody, least of all to the next attempt.
