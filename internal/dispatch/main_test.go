@@ -3,10 +3,12 @@ package dispatch_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
 	"github.com/weavebus/weavebus/internal/bustest"
@@ -22,7 +24,9 @@ type world struct {
 	t    *testing.T
 	mesh *bustest.Mesh
 	conn *bus.Conn
+	line *bustest.Line // the dispatcher's
 	d    *dispatch.Following
+	next atomic.Int64 // call id
 }
 
 // inBubble runs a test in virtual time with a mesh and a dispatcher on it.
@@ -34,7 +38,8 @@ func inBubble(t *testing.T, cfg dispatch.Config, test func(t *testing.T, w *worl
 		for _, f := range before {
 			f(w)
 		}
-		w.conn = w.connect("router")
+		w.line = w.mesh.Line(t, "router")
+		w.conn = w.connect("router", w.line.Option())
 		d, err := dispatch.Follow(t.Context(), t.Context(), w.conn, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -45,9 +50,9 @@ func inBubble(t *testing.T, cfg dispatch.Config, test func(t *testing.T, w *worl
 	})
 }
 
-func (w *world) connect(identity string) *bus.Conn {
+func (w *world) connect(identity string, opts ...nats.Option) *bus.Conn {
 	w.t.Helper()
-	c, err := bus.New(w.mesh.Connect(w.t, identity), identity)
+	c, err := bus.New(w.mesh.Connect(w.t, identity, opts...), identity)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -71,13 +76,61 @@ type fake struct {
 // its calls, each on its own goroutine.
 func (w *world) serve(id string, decl frames.Declaration, handle func(q *bus.Request)) *fake {
 	w.t.Helper()
-	f := &fake{w: w, id: id, conn: w.connect("local"), decl: decl}
+	f := w.instance(id, decl)
 	f.on(f.conn.InstTool("local", id, decl.Name), "", func(_ context.Context, q *bus.Request) {
 		f.mu.Lock()
 		f.calls = append(f.calls, q.First(frames.TypeToolCall).ToolCallID)
 		f.mu.Unlock()
 		handle(q)
 	})
+	f.announce()
+	synctest.Wait()
+	return f
+}
+
+// raw announces a tool whose calls are answered by hand.
+func (w *world) raw(id string, decl frames.Declaration, answer func(nc *nats.Conn, m *nats.Msg)) *fake {
+	w.t.Helper()
+	f := w.unheard(id, decl, answer)
+	synctest.Wait()
+	return f
+}
+
+// unheard is raw that does not wait until all have heard of the tool.
+func (w *world) unheard(id string, decl frames.Declaration, answer func(nc *nats.Conn, m *nats.Msg)) *fake {
+	w.t.Helper()
+	f := w.instance(id, decl)
+	nc := f.conn.NATS()
+	_, err := nc.Subscribe(f.conn.InstTool("local", id, decl.Name), func(m *nats.Msg) { answer(nc, m) })
+	f.must(err)
+	f.announce()
+	return f
+}
+
+// plain serves a tool without an instance.
+func (w *world) plain(name string, handle func(q *bus.Request)) *fake {
+	w.t.Helper()
+	f := &fake{w: w, conn: w.connect("local"), decl: frames.Declaration{Name: name}}
+	f.on(f.conn.Tool(name), bus.QueueTools, func(_ context.Context, q *bus.Request) { handle(q) })
+	f.on(f.conn.Describe(), "", func(_ context.Context, q *bus.Request) {
+		_ = q.End(frames.EndCompleted, frames.Description(&f.decl))
+	})
+	f.must(f.conn.Flush(w.t.Context()))
+	return f
+}
+
+// stop ends the subscriptions at once; what was taken is answered all the same.
+func (f *fake) stop() {
+	f.w.t.Helper()
+	for _, s := range f.subs {
+		go func() { _ = s.Drain(f.w.t.Context()) }()
+	}
+	synctest.Wait()
+}
+
+func (w *world) instance(id string, decl frames.Declaration) *fake {
+	w.t.Helper()
+	f := &fake{w: w, id: id, conn: w.connect("local"), decl: decl}
 	f.on(f.conn.Inst("local", id), "", func(_ context.Context, q *bus.Request) {
 		if c := q.First(frames.TypeCancel); c != nil {
 			f.mu.Lock()
@@ -85,7 +138,6 @@ func (w *world) serve(id string, decl frames.Declaration, handle func(q *bus.Req
 			f.mu.Unlock()
 		}
 	})
-	f.announce()
 	return f
 }
 
@@ -111,7 +163,13 @@ func (f *fake) alive() {
 	m := frames.Meta(map[string]any{"alive": true})
 	f.must(f.conn.Publish(f.w.t.Context(), f.conn.Announce("local", f.id), frames.Msgpack, &m))
 	f.must(f.conn.Flush(f.w.t.Context()))
-	synctest.Wait()
+}
+
+// end says that the instance takes no more calls.
+func (f *fake) end() {
+	e := frames.End(frames.EndDrained)
+	f.must(f.conn.Publish(f.w.t.Context(), f.conn.Announce("local", f.id), frames.Msgpack, &e))
+	f.must(f.conn.Flush(f.w.t.Context()))
 }
 
 // vanish takes the instance off the bus without a word.

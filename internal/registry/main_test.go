@@ -2,9 +2,7 @@ package registry_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +28,7 @@ type rig struct {
 	t    *testing.T
 	mesh *bustest.Mesh
 	conn *bus.Conn
-	line *line
+	line *bustest.Line
 	stop context.CancelFunc
 	done chan error
 }
@@ -43,8 +41,8 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig), before ...func(r *r
 		for _, f := range before {
 			f(r)
 		}
-		r.line = newLine(t, r.mesh)
-		r.conn = r.connect("router", nats.InProcessServer(r.line))
+		r.line = r.mesh.Line(t, "router")
+		r.conn = r.connect("router", r.line.Option())
 		r.Registry = registry.New(r.conn, registry.Config{Log: slog.New(slog.DiscardHandler)})
 		r.follow()
 		test(t, r)
@@ -186,52 +184,6 @@ func (p *plain) questions() []string {
 	asked := p.asked
 	p.asked = nil
 	return asked
-}
-
-// line is the way to a server, that can be cut and mended.
-type line struct {
-	server nats.InProcessConnProvider
-
-	mu   sync.Mutex
-	cut  bool
-	open []net.Conn
-}
-
-func newLine(t *testing.T, m *bustest.Mesh) *line {
-	t.Helper()
-	opts, err := m.Server().ConnectOptions("router")
-	must(t, err)
-	all := nats.GetDefaultOptions()
-	for _, o := range opts {
-		must(t, o(&all))
-	}
-	return &line{server: all.InProcessServer}
-}
-
-var errCut = errors.New("the line is cut")
-
-// InProcessConn implements nats.InProcessConnProvider.
-func (l *line) InProcessConn() (net.Conn, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cut {
-		return nil, errCut
-	}
-	c, err := l.server.InProcessConn()
-	l.open = append(l.open, c)
-	return c, err
-}
-
-func (l *line) set(cut bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cut = cut
-	if cut {
-		for _, c := range l.open {
-			_ = c.Close()
-		}
-		l.open = nil
-	}
 }
 
 func must(t *testing.T, err error) {

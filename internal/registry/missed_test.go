@@ -19,7 +19,7 @@ func TestAnnouncementsMissedWithoutAConnection(t *testing.T) {
 		ends.declare([]string{"ends"})
 		crashes.declare([]string{"crashes"})
 
-		r.line.set(true)
+		r.line.Cut()
 		<-time.After(time.Minute)
 		stays.alive("stays")
 		ends.end()
@@ -28,7 +28,7 @@ func TestAnnouncementsMissedWithoutAConnection(t *testing.T) {
 			[]string{"0.0.0: local/a", "0.0.0: local/b", ""})
 		want(t, "connected", r.conn.NATS().IsConnected(), false)
 
-		r.line.set(false)
+		r.line.Mend()
 		<-time.After(4 * time.Second)
 		want(t, "with it again", []string{r.shows("stays"), r.shows("ends"), r.shows("comes"), r.shows("crashes")},
 			[]string{"0.0.0: local/a", "0.0.0:", "0.0.0: local/d", "0.0.0: local/c"})
@@ -46,10 +46,10 @@ func TestAnnouncementsMissedWithoutAConnection(t *testing.T) {
 // A service without announcements may have come meanwhile too.
 func TestPlainServiceThatCameWithoutAConnection(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.line.set(true)
+		r.line.Cut()
 		r.plain("local", declaration("echo"))
 		<-time.After(10 * time.Second)
-		r.line.set(false)
+		r.line.Mend()
 		<-time.After(4 * time.Second)
 		want(t, "found", r.shows("echo"), "0.0.0: tool")
 	})
@@ -107,10 +107,10 @@ func TestListenersOfACatchUp(t *testing.T) {
 		r.follow()
 		a, b := r.announcer("local", "a"), r.announcer("local", "b")
 		a.declare([]string{"one"})
-		r.line.set(true)
+		r.line.Cut()
 		b.declare([]string{"two"})
 		a.alive("one")
-		r.line.set(false)
+		r.line.Mend()
 		<-time.After(4 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()

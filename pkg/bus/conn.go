@@ -152,15 +152,20 @@ const flushLimit = 10 * time.Second
 // Flush waits until the server has seen what was published and subscribed so
 // far, at most 10 s where ctx has no deadline.
 func (c *Conn) Flush(ctx context.Context) error {
+	limited := ctx
 	if _, has := ctx.Deadline(); !has {
-		limited, cancel := context.WithTimeout(ctx, flushLimit)
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, flushLimit)
 		defer cancel()
-		ctx = limited
 	}
-	if err := c.nc.FlushWithContext(ctx); err != nil {
-		return unavailable("cannot flush", err)
+	err := c.nc.FlushWithContext(limited)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return frames.AsError(context.Cause(ctx))
 	}
-	return nil
+	return unavailable("cannot flush", err)
 }
 
 func unavailable(what string, err error) *frames.Error {

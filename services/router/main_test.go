@@ -31,6 +31,7 @@ type world struct {
 	mesh   *bustest.Mesh
 	me     *nats.Conn
 	router *role
+	line   *bustest.Line // the routers'
 	log    *logged
 	ended  chan string // call ids, as tools are told to stop
 }
@@ -50,10 +51,10 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world), serve ...func(w *
 }
 
 // newWorld makes a mesh without a router. Who you are may serve tools too.
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, opts ...bustest.Option) *world {
 	t.Helper()
-	m := bustest.Start(t, bustest.WithIdentity("you", natsd.RoleClient, natsd.RoleTool))
-	return &world{t: t, mesh: m, me: m.Connect(t, "me"), log: &logged{}, ended: make(chan string, 16)}
+	m := bustest.Start(t, append(opts, bustest.WithIdentity("you", natsd.RoleClient, natsd.RoleTool))...)
+	return &world{t: t, mesh: m, me: m.Connect(t, "me"), line: m.Line(t, "router"), log: &logged{}, ended: make(chan string, 16)}
 }
 
 func emptyEnv() app.Env { return app.Env{} }
@@ -63,7 +64,6 @@ type role struct {
 	t      *testing.T
 	cancel context.CancelFunc
 	cut    context.CancelFunc
-	conn   *nats.Conn
 	once   sync.Once
 	done   chan error
 }
@@ -71,7 +71,7 @@ type role struct {
 // route runs a router.
 func (w *world) route(cfg router.Config) *role {
 	w.t.Helper()
-	return w.run("router", func(ctx, work context.Context, nc *nats.Conn, ready func()) error {
+	return w.run(w.mesh.Connect(w.t, "router", w.line.Option()), func(ctx, work context.Context, nc *nats.Conn, ready func()) error {
 		env := app.Env{Identity: "router", Prefix: "wb", NATS: nc, Log: slog.New(w.log), Work: work}
 		return router.New(cfg).Run(ctx, env, ready)
 	})
@@ -80,7 +80,7 @@ func (w *world) route(cfg router.Config) *role {
 // serve runs an instance of tools.
 func (w *world) serve(id string, s *tool.Set) *role {
 	w.t.Helper()
-	return w.run("local", func(ctx, work context.Context, nc *nats.Conn, ready func()) error {
+	return w.run(w.mesh.Connect(w.t, "local"), func(ctx, work context.Context, nc *nats.Conn, ready func()) error {
 		conn, err := bus.New(nc, "local")
 		if err != nil {
 			return err
@@ -90,13 +90,13 @@ func (w *world) serve(id string, s *tool.Set) *role {
 	})
 }
 
-func (w *world) run(identity string, run func(ctx, work context.Context, nc *nats.Conn, ready func()) error) *role {
+func (w *world) run(nc *nats.Conn, run func(ctx, work context.Context, nc *nats.Conn, ready func()) error) *role {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	work, cut := context.WithCancel(context.Background())
-	r := &role{t: w.t, cancel: cancel, cut: cut, conn: w.mesh.Connect(w.t, identity), done: make(chan error, 1)}
+	r := &role{t: w.t, cancel: cancel, cut: cut, done: make(chan error, 1)}
 	ready := make(chan struct{})
-	go func() { r.done <- run(ctx, work, r.conn, sync.OnceFunc(func() { close(ready) })) }()
+	go func() { r.done <- run(ctx, work, nc, sync.OnceFunc(func() { close(ready) })) }()
 	w.t.Cleanup(func() {
 		r.stop()
 		cut()
@@ -104,7 +104,7 @@ func (w *world) run(identity string, run func(ctx, work context.Context, nc *nat
 	select {
 	case <-ready:
 	case err := <-r.done:
-		w.t.Fatalf("%s: %v", identity, err)
+		w.t.Fatalf("%s: %v", nc.Opts.Name, err)
 	}
 	return r
 }
