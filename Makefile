@@ -14,7 +14,7 @@ test: ## go test ./...
 race: ## the tests under the race detector
 	.ci/run race
 
-fuzz: ## each fuzz target for a while (FUZZTIME=5s)
+fuzz: ## each fuzz target for a while (FUZZTIME=20000x)
 	.ci/run fuzz
 
 lint: ## gofmt, go vet, golangci-lint, shellcheck

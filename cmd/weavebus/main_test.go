@@ -3,12 +3,15 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -24,6 +27,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Deadline:            time.Now().Add(2 * time.Minute), // a command that hangs is a failure, not a wait
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir+"/home")
 			env.Setenv("XDG_STATE_HOME", env.WorkDir+"/home/state")
@@ -36,7 +40,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"mesh": meshUp, "exits": exits, "stop": meshStop,
+			"mesh": meshUp, "exits": exits, "stop": meshStop, "await": await,
 		},
 	})
 }
@@ -46,8 +50,6 @@ type meshProcess struct {
 	cmd  *exec.Cmd
 	done chan error
 }
-
-type meshKey struct{}
 
 // meshUp runs "weavebus up --json --port 0 ARGS" until the script's end, and
 // sets URL and STATE when it is ready.
@@ -65,7 +67,10 @@ func meshUp(ts *testscript.TestScript, _ bool, args []string) {
 	if err != nil {
 		ts.Fatalf("weavebus up: %v", cmd.Wait())
 	}
-	var info struct{ URL, State string }
+	var info struct {
+		URL   string `json:"url"`
+		State string `json:"state"`
+	}
 	ts.Check(json.Unmarshal([]byte(line), &info))
 	ts.Setenv("URL", info.URL)
 	ts.Setenv("STATE", info.State)
@@ -108,19 +113,32 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	err := ts.Exec(args[1], args[2:]...)
 	code := 0
-	if exit, ok := err.(*exec.ExitError); ok {
+	exit := &exec.ExitError{}
+	if errors.As(err, &exit) {
 		code = exit.ExitCode()
 	} else if err != nil {
 		ts.Fatalf("%v", err)
 	}
-	if want := args[0]; strings.TrimSpace(want) != itoa(code) {
+	if want := args[0]; strings.TrimSpace(want) != strconv.Itoa(code) {
 		ts.Fatalf("exit code %d, want %s", code, want)
 	}
 }
 
-func itoa(n int) string {
-	text, _ := json.Marshal(n)
-	return string(text)
+// await waits until a file is there and not empty.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	limit := time.After(30 * time.Second)
+	for {
+		if info, err := os.Stat(ts.MkAbs(args[0])); err == nil && info.Size() > 0 {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-limit:
+			ts.Fatalf("%s did not come", args[0])
+		}
+	}
 }
 
 func lookPath(ts *testscript.TestScript, name string) string {

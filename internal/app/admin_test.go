@@ -23,7 +23,7 @@ type probe struct {
 
 func (p *probe) expect(path string, status int, body string) {
 	p.t.Helper()
-	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.addr.String()+path, nil)
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.addr.String()+path, http.NoBody)
 	if err != nil {
 		p.t.Fatal(err)
 	}

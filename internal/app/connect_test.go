@@ -21,9 +21,9 @@ func TestConnections(t *testing.T) {
 		service := func(name, identity string, stage app.Stage) app.Service {
 			return app.Service{Name: name, Stage: stage, Identity: identity, Run: func(ctx context.Context, env app.Env, ready func()) error {
 				if env.NATS == nil {
-					j.add("%s has no connection", name)
+					j.addf("%s has no connection", name)
 				} else {
-					j.add("%s is %s of %s: %v", name, env.Identity, env.Prefix, env.NATS.Opts.Name)
+					j.addf("%s is %s of %s: %v", name, env.Identity, env.Prefix, env.NATS.Opts.Name)
 					conns = append(conns, env.NATS)
 				}
 				ready()

@@ -54,9 +54,9 @@ type runner struct {
 	services []*service
 	health   *health
 
-	stopping context.Context // ends when the soft stop begins
+	stopping context.Context //nolint:containedctx // ends when the soft stop begins
 	stop     context.CancelCauseFunc
-	work     context.Context // ends when work in hand is given up
+	work     context.Context //nolint:containedctx // ends when work in hand is given up
 	cut      context.CancelCauseFunc
 
 	mu      sync.Mutex

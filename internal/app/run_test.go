@@ -29,7 +29,7 @@ type journal struct {
 	lines []string
 }
 
-func (j *journal) add(format string, args ...any) {
+func (j *journal) addf(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines = append(j.lines, fmt.Sprintf(format, args...))
@@ -46,17 +46,17 @@ func (j *journal) take() []string {
 // worker is a service that is ready after a second and drains for a while.
 func (j *journal) worker(name string, stage app.Stage, drain time.Duration) app.Service {
 	return app.Service{Name: name, Stage: stage, Run: func(ctx context.Context, env app.Env, ready func()) error {
-		j.add("start %s", name)
+		j.addf("start %s", name)
 		<-time.After(time.Second)
 		ready()
 		ready() // more calls do nothing
 		<-ctx.Done()
-		j.add("drain %s", name)
+		j.addf("drain %s", name)
 		select {
 		case <-time.After(drain):
-			j.add("end %s", name)
+			j.addf("end %s", name)
 		case <-env.Work.Done():
-			j.add("cut %s: %v", name, context.Cause(env.Work))
+			j.addf("cut %s: %v", name, context.Cause(env.Work))
 		}
 		return nil
 	}}
@@ -64,11 +64,9 @@ func (j *journal) worker(name string, stage app.Stage, drain time.Duration) app.
 
 // run is a Run in the background of a bubble.
 type run struct {
-	journal
 	signals chan os.Signal
 	cancel  context.CancelFunc
 	result  chan error
-	cfg     app.Config
 }
 
 // begin starts cfg; the signals are the test's.
@@ -104,7 +102,7 @@ func TestStagesInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
-		isReady := func() { j.add("all ready after %v", time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))) }
+		isReady := func() { j.addf("all ready after %v", time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))) }
 		r := begin(t, app.Config{OnReady: isReady},
 			j.worker("entry", app.StageEntry, time.Second), j.worker("nats", app.StageNATS, 0),
 			j.worker("router", app.StageRouter, time.Second), j.worker("loop", app.StageLoop, time.Second),
@@ -197,7 +195,7 @@ func TestSignalDuringStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
-		r := begin(t, app.Config{OnReady: func() { j.add("ready") }},
+		r := begin(t, app.Config{OnReady: func() { j.addf("ready") }},
 			j.worker("harness", app.StageHarness, 0), j.worker("router", app.StageRouter, 0))
 		synctest.Wait()
 		r.signal()
@@ -287,7 +285,7 @@ func TestOneShotEndsTheRun(t *testing.T) {
 		var j journal
 		command := app.Service{Name: "call", Stage: app.StageEntry, OneShot: true, Run: func(_ context.Context, _ app.Env, ready func()) error {
 			ready()
-			j.add("call")
+			j.addf("call")
 			return nil
 		}}
 		r := begin(t, app.Config{}, command, j.worker("router", app.StageRouter, time.Second))

@@ -7,15 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
 // service is a Service with its life in one run.
 type service struct {
 	Service
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // the service's own, which its stage ends
 	cancel  context.CancelCauseFunc
 	ready   chan struct{}
 	done    chan struct{}
@@ -85,23 +83,27 @@ func (r *runner) fail(s *service, err error) {
 }
 
 func (r *runner) connectAndRun(s *service) (err error) {
-	nc, err := r.connect(s)
-	switch {
-	case err != nil && s.ctx.Err() != nil:
-		return nil // given up before it began
-	case err != nil:
-		return err
-	}
-	if nc != nil {
-		defer nc.Close()
-	}
 	env := Env{
 		Identity: s.Identity,
 		Prefix:   r.cfg.Prefix,
-		NATS:     nc,
 		Log:      r.cfg.Log.With("service", s.Name),
 		Work:     r.work,
 	}
+	if s.Identity != "" {
+		env.NATS, err = r.cfg.Connect(s.ctx, s.Identity)
+		switch {
+		case err != nil && s.ctx.Err() != nil:
+			return nil // given up before it began
+		case err != nil:
+			return err
+		}
+		defer env.NATS.Close()
+	}
+	return r.runCaught(s, env)
+}
+
+// runCaught makes a panic of Run an error.
+func (r *runner) runCaught(s *service, env Env) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			env.Log.Error("panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
@@ -112,11 +114,4 @@ func (r *runner) connectAndRun(s *service) (err error) {
 		r.health.set(s.Name, stateReady)
 		close(s.ready)
 	}))
-}
-
-func (r *runner) connect(s *service) (*nats.Conn, error) {
-	if s.Identity == "" {
-		return nil, nil
-	}
-	return r.cfg.Connect(s.ctx, s.Identity)
 }

@@ -75,5 +75,5 @@ type Env struct {
 
 	// Work is the context of work in hand. It outlives the ctx of Run and is
 	// cancelled, with a cause that wraps [ErrHardStop], when the soft stop is over.
-	Work context.Context
+	Work context.Context //nolint:containedctx // it is no request's: it outlives the ctx of Run
 }

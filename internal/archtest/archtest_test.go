@@ -86,7 +86,7 @@ func check(t *testing.T, dir string) []archtest.Finding {
 	return found
 }
 
-func write(t *testing.T, path string, text string) {
+func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		t.Fatal(err)

@@ -163,6 +163,7 @@ func (m *Mesh) stop(t testing.TB) {
 
 // report fails the test on an asynchronous error while the mesh runs.
 func (m *Mesh) report(t testing.TB) nats.ErrHandler {
+	t.Helper()
 	return func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()

@@ -41,8 +41,11 @@ func toolArguments(schema json.RawMessage, pairs []string, raw string, stdin io.
 	return text, nil
 }
 
+// reasonUsage marks wrong use of the command line: exit code 2.
+const reasonUsage = "usage"
+
 func usageError(format string, args ...any) error {
-	return frames.NewError(frames.CodeBadFrame, format, args...).WithReason("usage")
+	return frames.NewError(frames.CodeBadFrame, format, args...).WithReason(reasonUsage)
 }
 
 // pairArguments keeps the order of the pairs.
@@ -140,6 +143,6 @@ func quote(s string) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string always has a JSON form
+	_ = enc.Encode(s) //nolint:errchkjson // a string always has a JSON form
 	return bytes.TrimSpace(b.Bytes())
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,11 +84,21 @@ func (c *console) toolOutput(f frames.Frame) {
 	case f.Type == frames.TypeText:
 		fmt.Fprint(c.err, f.Text())
 	case f.Type == frames.TypeProgress:
-		text, err := f.Content.JSON()
-		if err == nil {
-			c.note("progress %s", text)
+		c.note("%s", progressLine(&f))
+	}
+}
+
+// progressLine gives "1/2 reading", as far as a PROGRESS says.
+func progressLine(f *frames.Frame) string {
+	line := ""
+	if done, ok := f.Content.Lookup("progress").Float64(); ok {
+		line = strconv.FormatFloat(done, 'g', -1, 64)
+		if total, ok := f.Content.Lookup("total").Float64(); ok {
+			line += "/" + strconv.FormatFloat(total, 'g', -1, 64)
 		}
 	}
+	message, _ := f.Content.Lookup("message").Text()
+	return strings.TrimSpace(line + " " + message)
 }
 
 // printResult prints a call's result and gives its error the exit code.

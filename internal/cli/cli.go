@@ -66,9 +66,9 @@ type console struct {
 	in       io.Reader
 	out, err io.Writer
 	log      *slog.Logger
-	// live: out is a terminal.
-	live    bool
-	signals <-chan os.Signal
+	// live: out is a terminal; errLive: err is one.
+	live, errLive bool
+	signals       <-chan os.Signal
 }
 
 // Main runs the command line with the process's own streams, environment and
@@ -79,9 +79,13 @@ func Main(args []string) int {
 	defer signal.Stop(signals)
 	c := &console{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, signals: signals,
-		live: term.IsTerminal(int(os.Stdout.Fd())), //nolint:gosec // a file descriptor fits an int
+		live: isTerminal(os.Stdout), errLive: isTerminal(os.Stderr),
 	}
 	return c.main(args)
+}
+
+func isTerminal(f *os.File) bool {
+	return term.IsTerminal(int(f.Fd()))
 }
 
 // exited is how kong's help and version leave: it is caught in main.
@@ -111,11 +115,15 @@ func (c *console) main(args []string) (code int) {
 	if err != nil {
 		return c.fail(frames.NewError(frames.CodeInternal, "command line: %w", err))
 	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
 	ctx, err := parser.Parse(args)
 	if err != nil {
 		return c.usage(err)
 	}
-	c.log = c.logger()
+	command, _, _ := strings.Cut(ctx.Command(), " ")
+	c.log = c.logger(command == "up" || command == "serve")
 	return c.fail(ctx.Run())
 }
 
@@ -128,14 +136,15 @@ func (c *console) usage(err error) int {
 	return exitUsage
 }
 
-func (c *console) logger() *slog.Logger {
+// logger writes text for people, and JSON where a service runs without a terminal.
+func (c *console) logger(service bool) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // the grammar allows known levels only
 	opts := &slog.HandlerOptions{Level: level}
-	if c.live {
-		return slog.New(slog.NewTextHandler(c.err, opts))
+	if service && !c.errLive {
+		return slog.New(slog.NewJSONHandler(c.err, opts))
 	}
-	return slog.New(slog.NewJSONHandler(c.err, opts))
+	return slog.New(slog.NewTextHandler(c.err, opts))
 }
 
 // exitError is an end that was reported already, or needs no words.
@@ -153,13 +162,19 @@ func (c *console) fail(err error) int {
 	}
 	e := frames.AsError(err)
 	if c.globals != nil && c.JSON {
-		text, _ := json.Marshal(e) // an Error always has a JSON form
+		text, _ := json.Marshal(e) //nolint:errchkjson // an Error always has a JSON form
 		fmt.Fprintf(c.err, "{\"error\":%s}\n", text)
 		return e.Code.ExitCode()
 	}
+	if e.Reason == reasonUsage {
+		return c.usage(errors.New(e.Message))
+	}
 	fmt.Fprintf(c.err, "weavebus: %s: %s\n", e.Code, e.Message)
-	for _, i := range e.Issues {
-		if i.Path != "" || len(e.Issues) > 1 {
+	if e.Code == frames.CodeNotFound && e.LLMMessage != "" {
+		fmt.Fprintf(c.err, "  %s\n", strings.TrimPrefix(e.LLMMessage, e.Message+". "))
+	}
+	if len(e.Issues) > 1 {
+		for _, i := range e.Issues {
 			fmt.Fprintf(c.err, "  - %s: %s\n", orRoot(i.Path), i.Message)
 		}
 	}

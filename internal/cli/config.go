@@ -81,7 +81,7 @@ func readConfig(path string, optional bool) (*fileResolver, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // no file is no resolver
 	}
-	text, err := os.ReadFile(path) //nolint:gosec // the user names the file
+	text, err := os.ReadFile(path)
 	if optional && errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // likewise
 	}
@@ -124,7 +124,7 @@ func (r *fileResolver) Validate(app *kong.Application) error {
 // Resolve gives a flag's value, unless the environment has one.
 func (r *fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if slices.ContainsFunc(flag.Envs, func(name string) bool { return os.Getenv(name) != "" }) {
-		return nil, nil
+		return nil, nil //nolint:nilnil // kong's way to say: no value
 	}
 	return r.values[flag.Name], nil
 }

@@ -58,8 +58,8 @@ func (cmd *doctorCmd) connect(ctx context.Context, c *console, state string) (*b
 	if c.NATS != "" {
 		return bus.Connect(ctx, c.dial(c.NATS, state, c.As))
 	}
-	if conn := c.join(ctx, state); conn != nil {
-		return conn, nil
+	if conn, err := c.join(ctx, state); conn != nil || err != nil {
+		return conn, err
 	}
 	return nil, frames.NewError(frames.CodeUnavailable,
 		"no mesh runs on the state folder %s: start one with weavebus up, or name a NATS server with --nats", state)

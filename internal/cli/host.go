@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"time"
 
@@ -35,7 +36,6 @@ type hostConfig struct {
 	services []app.Service
 	signals  <-chan os.Signal
 	admin    string
-	ready    func(h *host)
 }
 
 // startServer starts the embedded server and makes the streams.
@@ -138,8 +138,11 @@ func (h *host) stop() {
 }
 
 // waitForGuests lets the clients of other processes finish before the mesh
-// stops; a signal does not wait.
+// stops; a signal does not wait. A nil host has none.
 func (h *host) waitForGuests(ctx context.Context) {
+	if h == nil {
+		return
+	}
 	for told := false; h.server.Guests() > 0; told = true {
 		if !told {
 			h.c.note("Other clients use this mesh; it stops when they are done. Ctrl-C stops it now: their sessions are kept, and go on with `weavebus sessions resume ID`.")
@@ -152,6 +155,7 @@ func (h *host) waitForGuests(ctx context.Context) {
 
 // served is a service that this process runs beside a mesh.
 type served struct {
+	log    *slog.Logger
 	ended  chan error
 	cancel context.CancelFunc
 }
@@ -160,7 +164,7 @@ type served struct {
 // is ready.
 func (c *console) serveBeside(ctx context.Context, s app.Service, connect func(context.Context, string) (*nats.Conn, error)) (*served, error) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	b := &served{ended: make(chan error, 1), cancel: cancel}
+	b := &served{log: c.log, ended: make(chan error, 1), cancel: cancel}
 	ready := make(chan struct{})
 	go func() {
 		b.ended <- app.Run(running, app.Config{
@@ -182,5 +186,7 @@ func (b *served) stop() {
 		return
 	}
 	b.cancel()
-	<-b.ended
+	if err := <-b.ended; err != nil {
+		b.log.Warn("the workspace's tools did not stop cleanly", "error", err)
+	}
 }

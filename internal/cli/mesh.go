@@ -76,15 +76,19 @@ func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
 		}
 		return &mesh{client: client.New(conn)}, nil
 	}
-	for {
-		if conn := c.join(ctx, state); conn != nil {
+	for deadline := time.Now().Add(startLimit); ; {
+		conn, err := c.join(ctx, state)
+		switch {
+		case err != nil:
+			return nil, err
+		case conn != nil:
 			return &mesh{client: client.New(conn)}, nil
 		}
 		h, err := c.startOwn(ctx, state)
 		if err == nil {
 			return c.hosted(h)
 		}
-		if !natsd.InUse(state) {
+		if !natsd.InUse(state) || time.Now().After(deadline) {
 			return nil, err
 		}
 		// Another process is starting a mesh on this folder right now.
@@ -93,6 +97,9 @@ func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
 		}
 	}
 }
+
+// startLimit is how long a mesh that another process starts may take.
+const startLimit = 15 * time.Second
 
 // startOwn starts a mesh for this command, on any free port.
 func (c *console) startOwn(ctx context.Context, state string) (*host, error) {
@@ -118,19 +125,23 @@ func (c *console) hosted(h *host) (*mesh, error) {
 }
 
 // join connects to the mesh that runs on the state folder; nil where none does.
-func (c *console) join(ctx context.Context, state string) *bus.Conn {
+// A mesh that does not let the caller in is an error: there is one.
+func (c *console) join(ctx context.Context, state string) (*bus.Conn, error) {
 	f := readMeshFile(state)
 	if f == nil {
-		return nil
+		return nil, nil //nolint:nilnil // no mesh is no connection
 	}
 	d := c.dial(f.URL, state, c.As)
 	d.Prefix = f.Prefix
 	conn, err := bus.Connect(ctx, d)
+	if code := frames.CodeOf(err); code == frames.CodeDenied || code == frames.CodeValidationInput {
+		return nil, err
+	}
 	if err != nil {
 		c.log.Debug("mesh.json is stale", "url", f.URL, "error", err)
-		return nil
+		return nil, nil //nolint:nilnil // a stale file is no mesh
 	}
-	return conn
+	return conn, nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -210,8 +221,8 @@ func within(path, dir string) bool {
 }
 
 func resolved(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
 	}
 	parent := filepath.Dir(path)
 	if parent == path {

@@ -95,8 +95,7 @@ func (m *models) providers() ([]provider.Provider, error) {
 		return nil, err
 	}
 	// The provider's own client reads no environment, so it knows no proxy.
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
-	o, err := openai.New(openai.Config{BaseURL: m.OpenAIBaseURL, APIKey: m.OpenAIKey, HTTPClient: &http.Client{Transport: transport}})
+	o, err := openai.New(openai.Config{BaseURL: m.OpenAIBaseURL, APIKey: m.OpenAIKey, HTTPClient: &http.Client{}})
 	if err != nil {
 		return nil, err
 	}

@@ -110,8 +110,9 @@ type follower struct {
 	// everything is past: a turn that ended before is not the one to wait for.
 	after, until uint64
 
-	show   *display
-	failed error
+	show    *display
+	failed  error
+	closing bool // END was sent
 }
 
 // follow shows a session's frames until its turn, or the session, is over. An
@@ -185,6 +186,10 @@ func (f *follower) state(ctx context.Context, s *client.Session, frame *frames.F
 		if !f.task || f.keep || ctx.Err() != nil {
 			return true, f.outcome(ctx, state)
 		}
+		if f.closing {
+			return false, nil // entries without a change say the state again
+		}
+		f.closing = true
 		_, err := s.Send(ctx, frames.End(frames.EndCompleted))
 		return false, err
 	}

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -28,6 +31,7 @@ func (*sessListCmd) Run(c *console) error {
 		if err != nil {
 			return err
 		}
+		slices.SortStableFunc(all, func(a, b client.SessionInfo) int { return cmp.Compare(b.Updated, a.Updated) })
 		if c.JSON {
 			return c.print(append([]client.SessionInfo{}, all...))
 		}
@@ -171,34 +175,42 @@ type watchCmd struct {
 // Run follows until the session is closed, or a signal.
 func (cmd *watchCmd) Run(c *console) error {
 	return c.withMesh("", func(ctx context.Context, m *mesh) error {
-		if m.host != nil && cmd.Session == "" {
-			c.note("no mesh was running: this one has nothing to watch until another command joins it")
+		if cmd.Session == "" {
+			if m.host != nil {
+				c.note("no mesh was running: this one has nothing to watch until another command joins it")
+			}
+			return c.showAll(ctx, m.client.Watch(ctx))
 		}
-		id := cmd.Session
-		show := newDisplay(c)
-		fs := m.client.Watch(ctx)
-		if id != "" {
-			if _, err := m.client.SessionInfo(ctx, id); err != nil {
-				return err
-			}
-			s, err := m.client.Session(ctx, id)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = s.Close() }() // the connection goes next
-			fs = s.Frames(ctx, 0)
+		if _, err := m.client.SessionInfo(ctx, cmd.Session); err != nil {
+			return err
 		}
-		for f, err := range fs {
-			if ctx.Err() != nil {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if err := show.frame(&f); err != nil {
-				return err
-			}
+		s, err := m.client.Session(ctx, cmd.Session)
+		if err != nil {
+			return err
 		}
-		return nil
+		defer func() { _ = s.Close() }() // the connection goes next
+		return c.showAll(ctx, s.Frames(ctx, 0))
 	})
+}
+
+// showAll shows frames until their end, or a signal.
+func (c *console) showAll(ctx context.Context, fs iter.Seq2[frames.Frame, error]) error {
+	show, last := newDisplay(c), ""
+	for f, err := range fs {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if id := f.Metadata.Text("sessionId"); id != "" && id != last && !c.JSON && f.Entry > 0 {
+			show.endLine()
+			c.note("session %s", id)
+			last = id
+		}
+		if err := show.frame(&f); err != nil {
+			return err
+		}
+	}
+	return nil
 }

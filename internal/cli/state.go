@@ -42,7 +42,7 @@ func (c *console) stateDir() (string, error) {
 
 // readMeshFile gives the mesh that a state folder names; nil where it names none.
 func readMeshFile(dir string) *meshFile {
-	text, err := os.ReadFile(filepath.Join(dir, meshFileName)) //nolint:gosec // the user's own state folder
+	text, err := os.ReadFile(filepath.Join(dir, meshFileName))
 	if err != nil {
 		return nil
 	}

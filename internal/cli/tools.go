@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"strings"
 	"text/tabwriter"
 
 	"fmt"
@@ -50,7 +49,7 @@ func (c *console) tableOfTools(tools []client.Tool) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TOOL\tVERSION\tINSTANCES\tSTATE\tDESCRIPTION")
 	for _, t := range tools {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", t.Name, t.Version, t.Instances, stateOf(&t), firstLine(t.Description))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", t.Name, t.Version, t.Instances, stateOf(&t), clip(t.Description, 80))
 	}
 	if err := w.Flush(); err != nil {
 		return frames.NewError(frames.CodeInternal, "cannot print: %w", err)
@@ -66,11 +65,6 @@ func stateOf(t *client.Tool) string {
 		return "down"
 	}
 	return "ready"
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
 }
 
 func (c *console) printTools(tools []client.Tool) error {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,7 +76,7 @@ func (cmd *upCmd) services(c *console, state string) ([]app.Service, error) {
 		cfg.workspaces = append(cfg.workspaces, w)
 	}
 	if len(cfg.workspaces) > 0 {
-		names = append(names[:len(names):len(names)], "workspace-tools")
+		names = append(slices.Clip(names), "workspace-tools")
 	}
 	return cfg.services(names...)
 }

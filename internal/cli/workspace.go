@@ -42,7 +42,8 @@ func (c *console) provideWorkspace(ctx context.Context, m *mesh, state, flag, di
 
 func (c *console) serveWorkspace(ctx context.Context, m *mesh, state, dir string) error {
 	w := workspacetools.Workspace{Name: nameOf(dir), Dir: dir}
-	s, err := newWorkspaceTools(&roleConfig{workspaces: []workspacetools.Workspace{w}, environ: environ(), private: private(state), allowRoot: true})
+	cfg := &roleConfig{workspaces: []workspacetools.Workspace{w}, environ: environ(), private: private(state), allowRoot: true}
+	services, err := cfg.services("workspace-tools")
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (c *console) serveWorkspace(ctx context.Context, m *mesh, state, dir string
 		}
 		return bus.ConnectNATS(ctx, c.dial(m.url(), state, identity))
 	}
-	if m.served, err = c.serveBeside(ctx, s, connect); err != nil {
+	if m.served, err = c.serveBeside(ctx, services[0], connect); err != nil {
 		return err
 	}
 	return awaitWorkspace(ctx, m.client, dir)

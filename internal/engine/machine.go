@@ -35,7 +35,8 @@ type Used struct {
 
 // Call is a call of an assistant message, as it is run.
 type Call struct {
-	// ID is the runtime's, unique for ever; empty until the answer was committed.
+	// ID is the runtime's, unique for ever; empty until the answer was committed. A
+	// call that is prepared with an ID was started before, by another process.
 	ID string
 	// Name is the model's own word for the tool.
 	Name      string
@@ -165,11 +166,14 @@ func (m *Machine) Answer(t *provider.Turn, prepare Prepare) *Commit {
 func answered(s provider.Stop) End {
 	switch s.Reason {
 	case provider.StopLength:
-		return End{frames.EndLimit, frames.NewError(frames.CodeLimit, "the model's answer was cut off at its length limit").WithReason("answer_truncated")}
+		err := frames.NewError(frames.CodeLimit, "the model's answer was cut off at its length limit")
+		return End{frames.EndLimit, err.WithReason("answer_truncated")}
 	case provider.StopContentFilter:
-		return End{frames.EndError, frames.NewError(frames.CodeExecution, "the provider's content filter cut the answer off").WithReason("content_filter")}
+		err := frames.NewError(frames.CodeExecution, "the provider's content filter cut the answer off")
+		return End{frames.EndError, err.WithReason("content_filter")}
 	case provider.StopError:
-		return End{frames.EndError, frames.NewError(frames.CodeExecution, "the provider ended the answer with an error (%s)", clip(s.Raw)).WithReason("model_error")}
+		err := frames.NewError(frames.CodeExecution, "the provider ended the answer with an error (%s)", clip(s.Raw))
+		return End{frames.EndError, err.WithReason("model_error")}
 	}
 	return End{Reason: frames.EndCompleted}
 }

@@ -36,7 +36,7 @@ func TestParams(t *testing.T) {
 	want := engine.Params{
 		Model: "openai/org/gpt", Messages: []provider.Message{{Role: provider.RoleUser, Text: "hi"}}, SystemPrompt: "be kind",
 		Tools: engine.Patterns{"read_*", "run?"}, ToolChoice: provider.ToolChoice{Mode: provider.ChoiceRequired},
-		MaxIterations: intp(3), FinalSystemPrompt: engine.FinalPrompt, MaxCalls: intp(0), MaxTokens: 1000,
+		MaxIterations: new(3), FinalSystemPrompt: engine.FinalPrompt, MaxCalls: new(0), MaxTokens: 1000,
 		MaxDuration: 1500 * time.Millisecond, Workspace: "w",
 		Settings: values("temperature", `0.50`, "top_p", `{"a":1}`),
 	}
@@ -57,7 +57,7 @@ func TestParamsThatAreLeftOut(t *testing.T) {
 	if n := *got.WithIterations(50).MaxIterations; n != 50 {
 		t.Errorf("default of maxIterations: %d", n)
 	}
-	if n := *(engine.Params{MaxIterations: intp(0)}).WithIterations(50).MaxIterations; n != 0 {
+	if n := *(engine.Params{MaxIterations: new(0)}).WithIterations(50).MaxIterations; n != 0 {
 		t.Errorf("0 is a limit, not the default: %d", n)
 	}
 }

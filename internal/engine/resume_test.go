@@ -79,7 +79,7 @@ func TestResumeOfACancelledRunStartsNothing(t *testing.T) {
 func TestResumeCountsTheRoundsBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.brokenOff()
-		r.cfg.Params.MaxIterations = intp(1)
+		r.cfg.Params.MaxIterations = new(1)
 		r.says("done")
 		r.ends(frames.EndCompleted)
 		if len(r.model.requests[0].Tools) != 0 {

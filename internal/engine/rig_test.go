@@ -44,7 +44,7 @@ type fakeTool struct {
 // call is a running call of a fake tool.
 type call struct {
 	id, args string
-	ctx      context.Context
+	ctx      context.Context //nolint:containedctx // the call's own, to see that it ends
 	live     func(*frames.Frame)
 }
 
@@ -52,7 +52,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, tools: map[string]fakeTool{}}
 	memory := engine.NewMemory("u", func(fs ...frames.Frame) error {
 		for i := range fs {
-			r.note("%s", brief(&fs[i]))
+			r.notef("%s", brief(&fs[i]))
 		}
 		return nil
 	})
@@ -60,13 +60,13 @@ func newRig(t *testing.T) *rig {
 		Params: engine.Params{Model: "fake/m", Messages: nil, FinalSystemPrompt: engine.FinalPrompt},
 		Start:  engine.Start{Messages: []provider.Message{{Role: provider.RoleUser, Text: "go"}}},
 		Model:  r, Tools: r, Journal: journal{r, memory},
-		Live:   func(f frames.Frame) { r.note("live %s", brief(&f)) },
+		Live:   func(f frames.Frame) { r.notef("live %s", brief(&f)) },
 		Stream: func(rounds int) string { return fmt.Sprintf("s%d", rounds) },
 	}
 	return r
 }
 
-func (r *rig) note(format string, args ...any) {
+func (r *rig) notef(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.log = append(r.log, fmt.Sprintf(format, args...))
@@ -99,11 +99,12 @@ func brief(f *frames.Frame) string {
 		words = append(words, f.Text())
 	case frames.TypeToolResult:
 		res, err := f.Result()
-		if err != nil {
+		switch {
+		case err != nil:
 			words = append(words, err.Error())
-		} else if res.Err != nil {
+		case res.Err != nil:
 			words = append(words, string(res.Err.Code), res.Err.Reason)
-		} else {
+		default:
 			words = append(words, string(res.Result))
 		}
 	case frames.TypeError:
@@ -134,7 +135,7 @@ func (j journal) Commit(ctx context.Context, c *engine.Commit) ([]string, error)
 func (r *rig) Stream(ctx context.Context, req *provider.Request) iter.Seq2[provider.Event, error] {
 	return func(yield func(provider.Event, error) bool) {
 		r.model.requests = append(r.model.requests, req)
-		r.note("ask %d tools", len(req.Tools))
+		r.notef("ask %d tools", len(req.Tools))
 		n := len(r.model.requests)
 		if n > len(r.model.turns) {
 			yield(nil, frames.NewError(frames.CodeInternal, "request %d was not expected", n))
@@ -178,7 +179,7 @@ func (r *rig) hangs() {
 }
 
 func (r *rig) Offer(context.Context) []provider.Tool {
-	var out []provider.Tool
+	out := make([]provider.Tool, 0, len(r.tools))
 	for name := range r.tools {
 		out = append(out, provider.Tool{Name: name})
 	}
@@ -191,7 +192,7 @@ func (r *rig) Prepare(_ context.Context, c engine.Call) (*engine.Ticket, error) 
 		return nil, frames.NewError(frames.CodeNotFound, "Tool %q not found", c.Name)
 	}
 	start := func(ctx context.Context, id string, live func(*frames.Frame), done func(*frames.ToolResult)) func(error) {
-		r.note("start %s", id)
+		r.notef("start %s", id)
 		running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 		go func() {
 			res := tool.run(call{id, c.Arguments, running, live})
@@ -210,7 +211,7 @@ func (r *rig) Prepare(_ context.Context, c engine.Call) (*engine.Ticket, error) 
 // after is a tool that takes a time and answers with its arguments.
 func after(d time.Duration) fakeTool {
 	return fakeTool{run: func(c call) *frames.ToolResult {
-		time.Sleep(d) // virtual time
+		<-time.After(d) // virtual time
 		return &frames.ToolResult{Result: []byte(c.args)}
 	}}
 }
@@ -239,5 +240,3 @@ func (r *rig) want(got, want string) {
 		r.t.Errorf("got:\n%s\n\nwant:\n%s", got, want)
 	}
 }
-
-func intp(n int) *int { return &n }

@@ -33,13 +33,15 @@ type Ticket struct {
 	// Sequential makes the call a barrier of its round.
 	Sequential bool
 	// Lock: of the calls of a round with the same lock one runs at a time; empty is none.
-	Lock string
-	// Start runs the call under the id and returns at once. live takes TEXT and
-	// PROGRESS frames of the tool, done the one result; both may be called from
-	// any goroutine. cancel ends the call: the result has the cause as its error
-	// unless the tool was faster.
-	Start func(ctx context.Context, id string, live func(*frames.Frame), done func(*frames.ToolResult)) (cancel func(cause error))
+	Lock  string
+	Start StartCall
 }
+
+// StartCall runs a prepared call under the id and returns at once. live takes TEXT
+// and PROGRESS frames of the tool, done the one result; both may be called from
+// any goroutine. cancel ends the call: the result has the cause as its error
+// unless the tool was faster. An end of ctx does not end the call.
+type StartCall func(ctx context.Context, id string, live func(*frames.Frame), done func(*frames.ToolResult)) (cancel func(cause error))
 
 // ErrDrained says that a run was left where another process can go on with it.
 var ErrDrained = errors.New("the run was left for another process")

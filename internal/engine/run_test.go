@@ -79,7 +79,7 @@ func TestExactlySoManyRounds(t *testing.T) {
 		t.Run("", func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.tools["f"] = after(time.Second)
-				r.cfg.Params.MaxIterations = intp(n)
+				r.cfg.Params.MaxIterations = new(n)
 				r.cfg.Params.ToolChoice = provider.ToolChoice{Mode: provider.ChoiceRequired}
 				r.cfg.Params.SystemPrompt = "be kind"
 				for range n + 2 {
@@ -137,7 +137,7 @@ func lastLines(text string, n int) string {
 func TestLastRequestMayAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.tools["f"] = after(time.Second)
-		r.cfg.Params.MaxIterations = intp(1)
+		r.cfg.Params.MaxIterations = new(1)
 		r.says("", "f")
 		r.says("so it is")
 		r.ends(frames.EndCompleted)
@@ -147,7 +147,7 @@ func TestLastRequestMayAnswer(t *testing.T) {
 func TestCallsBeyondTheLimitDoNotRun(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.tools["f"] = after(time.Second)
-		r.cfg.Params.MaxCalls = intp(3)
+		r.cfg.Params.MaxCalls = new(3)
 		r.says("", "f", "f")
 		r.says("", "f", "f") // one too many
 		end := r.ends(frames.EndLimit)
@@ -165,7 +165,7 @@ func TestCallsBeyondTheLimitDoNotRun(t *testing.T) {
 func TestCallsUsedUpAsksOnceMore(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.tools["f"] = after(time.Second)
-		r.cfg.Params.MaxCalls = intp(2)
+		r.cfg.Params.MaxCalls = new(2)
 		r.says("", "f", "f")
 		r.says("enough")
 		r.ends(frames.EndCompleted)
@@ -371,7 +371,7 @@ func TestToolOutputAndTicksAreShown(t *testing.T) {
 			out.Seq = 7
 			c.live(&out)
 			c.live(&tick)
-			time.Sleep(12 * time.Second) // virtual time
+			<-time.After(12 * time.Second) // virtual time
 			return &frames.ToolResult{}
 		}}
 		var streams []string
@@ -445,7 +445,7 @@ func TestHardStopKeepsAndShowsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := r.noted()
-		time.Sleep(10 * time.Second) // virtual time
+		<-time.After(10 * time.Second) // virtual time
 		if got := r.noted(); got != before || strings.Contains(got, "TOOL_RESULT") {
 			t.Errorf("happened after the stop:\n%s", got)
 		}

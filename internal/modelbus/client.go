@@ -96,7 +96,8 @@ func (c *Client) open(ctx context.Context, req *provider.Request) (name string, 
 		return "", nil, err
 	}
 	if n, most := size(fs), c.conn.InlineLimit(); n > most {
-		return "", nil, frames.NewError(frames.CodeTooLarge, "the model request has %d bytes, the limit is %d: start a new conversation, or give it less", n, most)
+		return "", nil, frames.NewError(frames.CodeTooLarge,
+			"the model request has %d bytes, the limit is %d: start a new conversation, or give it less", n, most)
 	}
 	x, err = c.conn.Open(ctx, c.conn.LLM(name), frames.Msgpack, fs...)
 	return name, x, err
@@ -112,7 +113,8 @@ func size(fs []*frames.Frame) int {
 
 func notFound(name, model string) error {
 	return frames.NewError(frames.CodeNotFound,
-		"no adapter serves provider %q, which model %q names: check the model's name, or start the adapter with weavebus serve llm", clip(name), clip(model))
+		"no adapter serves provider %q, which model %q names: check the model's name, or start the adapter with weavebus serve llm",
+		clip(name), clip(model))
 }
 
 // broken gives the error of an exchange that ended without END.
@@ -123,7 +125,8 @@ func (c *Client) broken(name, model string, err error) error {
 	if _, seen := c.seen.Load(name); !seen {
 		return notFound(name, model)
 	}
-	return frames.NewError(frames.CodeUnavailable, "the adapter of provider %q does not run any more: start it with weavebus serve llm: %w", name, err)
+	return frames.NewError(frames.CodeUnavailable,
+		"the adapter of provider %q does not run any more: start it with weavebus serve llm: %w", name, err)
 }
 
 // abort ends a request that nobody waits for any more.

@@ -69,7 +69,8 @@ func (c Config) validate() error {
 		return invalid("StateDir: is empty")
 	}
 	if !loopback(c.Host) {
-		return invalid("Host: %q is not a loopback address; without TLS the embedded server listens on 127.0.0.1, ::1 or localhost only: run a nats-server of your own to serve other machines", c.Host)
+		return invalid("Host: %q is not a loopback address; without TLS the embedded server listens on "+
+			"127.0.0.1, ::1 or localhost only: run a nats-server of your own to serve other machines", c.Host)
 	}
 	if c.Port < 0 || c.Port > 65535 {
 		return invalid("Port: %d is not between 0 and 65535", c.Port)

@@ -91,8 +91,9 @@ type grant struct {
 // would land there.
 var grants = map[Role]grant{
 	RoleRouter: {
-		publish:   join(answers, callTools, readCatalog, []string{"{wb}.rec.>", "{wb}.intent.>"}),
-		subscribe: join(service, callOutcomes, catalogue, []string{"{wb}.call.*.* router", "{wb}.list.* router", "{wb}.sink.*.*", "{wb}.ctl.*", "{wb}.admin.*.*"}),
+		publish: join(answers, callTools, readCatalog, []string{"{wb}.rec.>", "{wb}.intent.>"}),
+		subscribe: join(service, callOutcomes, catalogue,
+			[]string{"{wb}.call.*.* router", "{wb}.list.* router", "{wb}.sink.*.*", "{wb}.ctl.*", "{wb}.admin.*.*"}),
 	},
 	RoleLoop: {
 		publish: join(answers, callTools, readCatalog, sessions, takeJobs,

@@ -143,7 +143,7 @@ func TestPermissionMatrix(t *testing.T) {
 	t.Parallel()
 	m := bustest.Start(t, bustest.WithoutAssets(),
 		bustest.WithIdentity("alice", natsd.RoleClient), bustest.WithIdentity("other", natsd.RoleTool))
-	for _, identity := range strings.Fields(everyone) {
+	for identity := range strings.FieldsSeq(everyone) {
 		t.Run(identity, func(t *testing.T) {
 			t.Parallel()
 			gotPub := refusals(t, m, identity, publishing, func(nc *nats.Conn, subject, _ string) error {

@@ -72,7 +72,7 @@ func lockStateDir(dir string) (*flock.Flock, error) {
 // open loads the keys and starts the server; on an error the lock is released
 // once nothing of the server runs any more.
 func (s *Server) open(ctx context.Context) error {
-	err := s.prepare()
+	err := s.prepare(ctx)
 	if err != nil {
 		_ = s.lock.Unlock() // the first error says more
 		return err
@@ -95,13 +95,13 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	go func() {
 		<-started
-		s.stop()
+		_ = s.stop() // the first error says more
 	}()
 	return err
 }
 
-func (s *Server) prepare() error {
-	if err := checkPort(s.cfg); err != nil {
+func (s *Server) prepare(ctx context.Context) error {
+	if err := checkPort(ctx, s.cfg); err != nil {
 		return err
 	}
 	var err error
@@ -119,19 +119,23 @@ func (s *Server) prepare() error {
 }
 
 // checkPort finds a taken port before the server does: the server only logs it.
-func checkPort(cfg Config) error {
+func checkPort(ctx context.Context, cfg Config) error {
 	if cfg.InProcessOnly || cfg.Port == 0 {
 		return nil
 	}
 	addr := net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))
-	l, err := net.Listen("tcp", addr)
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
 	switch {
+	case err == nil:
+		return l.Close()
+	case ctx.Err() != nil:
+		return frames.AsError(context.Cause(ctx))
 	case errors.Is(err, syscall.EADDRINUSE):
-		return unavailable("port %d on %s is taken: stop what uses it, or choose another with --port (0 = any free one): %w", cfg.Port, cfg.Host, err)
-	case err != nil:
-		return unavailable("cannot listen on %s: %w", addr, err)
+		return unavailable("port %d on %s is taken: stop what uses it, or choose another with --port (0 = any free one): %w",
+			cfg.Port, cfg.Host, err)
 	}
-	return l.Close()
+	return unavailable("cannot listen on %s: %w", addr, err)
 }
 
 func (s *Server) checkStarted(log *logger) error {
@@ -162,7 +166,7 @@ func serverOptions(cfg Config, keys map[string]nkeys.KeyPair) (*server.Options, 
 		DontListen:             cfg.InProcessOnly,
 		Nkeys:                  users,
 		AuthTimeout:            authTimeout.Seconds(),
-		MaxPayload:             int32(cfg.MaxPayload), //nolint:gosec // checked by Config.validate
+		MaxPayload:             int32(cfg.MaxPayload), // checked by Config.validate
 		MaxSubTokens:           maxSubTokens,
 		PingInterval:           pingInterval,
 		MaxPingsOut:            maxPingsOut,

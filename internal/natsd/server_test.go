@@ -181,6 +181,10 @@ func TestPortTaken(t *testing.T) {
 	cfg := natsd.Config{StateDir: newDir(t), Port: port}
 	_, err = natsd.Start(deadline(t), cfg)
 	wantError(t, err, frames.CodeUnavailable, fmt.Sprintf("port %d on 127.0.0.1 is taken", port))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = natsd.Start(ended, cfg)
+	wantError(t, err, frames.CodeCancelled, "canceled")
 	cfg.Port = 0
 	start(t, cfg) // the failed start left nothing behind
 }

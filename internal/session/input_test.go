@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -135,7 +136,7 @@ func TestQueue(t *testing.T) {
 	l := started(t)
 	l.input(frames.Text("0"))
 	for i := range session.MaxQueued {
-		same(t, l.input(frames.Text(fmt.Sprint(i+1))), "state thinking 1")
+		same(t, l.input(frames.Text(strconv.Itoa(i+1))), "state thinking 1")
 	}
 	same(t, l.input(frames.Text("over")), "ERROR BUSY: 16 texts wait for the running turn already for in22")
 	o := l.take("o")
@@ -172,6 +173,7 @@ func TestEndAndAfter(t *testing.T) {
 	}
 }
 
+// contract: G34, G37, B55
 // case: WS-L03
 func TestEndIsHeld(t *testing.T) {
 	t.Parallel()
@@ -274,7 +276,7 @@ func TestRepeatedFrames(t *testing.T) {
 	if _, changed, err := l.do(applying(again)); changed || err != nil {
 		t.Errorf("changed %v, %v", changed, err)
 	}
-	var many []frames.Frame
+	many := make([]frames.Frame, 0, 3*session.MaxSeen)
 	for i := range 3 * session.MaxSeen {
 		many = append(many, frames.Param("top_p", i))
 	}
@@ -284,7 +286,7 @@ func TestRepeatedFrames(t *testing.T) {
 	l.stored++
 	before := len(l.state().Seen)
 	l.must(applying(in))
-	if before != session.MaxSeen || string(l.state().Params["top_p"]) != fmt.Sprint(3*session.MaxSeen-1) {
+	if before != session.MaxSeen || string(l.state().Params["top_p"]) != strconv.Itoa(3*session.MaxSeen-1) {
 		t.Errorf("seen %d, top_p %s", before, l.state().Params["top_p"])
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/weavebus/weavebus/internal/assets"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -103,8 +104,8 @@ func WakeOf(f *frames.Frame) (key Key, n uint64, ok bool) {
 func Publish(conn *bus.Conn, e *Entry) error {
 	subject := conn.Out(e.State.Caller, e.State.SessionID)
 	for _, data := range e.Wire(conn.InlineLimit()) {
-		if err := conn.NATS().Publish(subject, data); err != nil {
-			return frames.NewError(frames.CodeUnavailable, "cannot publish entry %d of session %s: %w", e.N, e.State.SessionID, err)
+		if err := conn.PublishData(subject, data); err != nil {
+			return err
 		}
 	}
 	return nil

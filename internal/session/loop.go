@@ -71,7 +71,7 @@ func orCompleted(reason string) string {
 // answer appends the assistant's message and opens its calls.
 func (s *State) answer(a Answer) []Change {
 	stream := s.StreamID()
-	s.Usage.Usage = s.Usage.Usage.Add(a.Usage)
+	s.Usage.Usage = s.Usage.Add(a.Usage)
 	s.Usage.Requests++
 	m := a.Message
 	m.Role = provider.RoleAssistant
@@ -125,7 +125,7 @@ func (s *State) Interrupt(owner Owner, err *frames.Error, ids ...string) ([]Chan
 	if len(ids) == 0 {
 		return s.settle(err), nil
 	}
-	var changes []Change
+	changes := make([]Change, 0, len(ids))
 	for _, id := range ids {
 		if i := s.pending(id); i >= 0 {
 			changes = append(changes, s.takeResult(i, Outcome{Content: failed(err)}))
@@ -164,11 +164,11 @@ func (s *State) EndTurn(owner Owner, reason string, err error) ([]Change, error)
 }
 
 func (s *State) endTurn(reason string, err error) []Change {
-	var changes []Change
-	if err != nil {
-		changes = []Change{s.frameChange(frames.Fail(err, frames.WithMeta("phase", "turn")))}
+	if err == nil {
+		return s.turnOver(reason)
 	}
-	return append(changes, s.turnOver(reason)...)
+	said := s.frameChange(frames.Fail(err, frames.WithMeta("phase", "turn")))
+	return append([]Change{said}, s.turnOver(reason)...)
 }
 
 // Release gives the session up; job is the sequence in WB_RUN of the job that

@@ -23,7 +23,7 @@ func (l *life) assistant(o session.Owner, tools ...string) []string {
 		a.Calls = append(a.Calls, session.PendingCall{Identity: "local", Replay: "unsafe", Outside: name[:1] == "o"})
 	}
 	l.must(func(s *session.State) ([]session.Change, error) { return s.Assistant(o, a) })
-	var ids []string
+	ids := make([]string, 0, len(l.state().Pending))
 	for _, c := range l.state().Pending {
 		ids = append(ids, c.ID)
 	}
@@ -227,6 +227,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// contract: G9, B55
 func TestWaitingForClients(t *testing.T) {
 	t.Parallel()
 	l := started(t)

@@ -45,7 +45,7 @@ func (m *machine) attempt(t *rapid.T, tr session.Transition) {
 	}
 }
 
-func (m *machine) say(t *rapid.T) {
+func (m *machine) say(*rapid.T) {
 	text := fmt.Sprint("text", len(m.said))
 	m.said = append(m.said, text)
 	m.input(frames.Text(text, frames.WithID(text)))
@@ -53,7 +53,7 @@ func (m *machine) say(t *rapid.T) {
 
 func (m *machine) sayAgain(t *rapid.T) {
 	if len(m.said) == 0 {
-		t.Skip("nothing said")
+		return
 	}
 	text := m.said[len(m.said)-1]
 	m.input(frames.Text(text, frames.WithID(text)))
@@ -91,7 +91,7 @@ func (m *machine) call(t *rapid.T) string {
 		ids = append(ids, id)
 	}
 	if len(ids) == 0 {
-		t.Skip("no calls")
+		return ""
 	}
 	slices.Sort(ids)
 	return rapid.SampledFrom(ids).Draw(t, "call")
@@ -134,7 +134,7 @@ func (m *machine) release(t *rapid.T) {
 // zombie lets an owner that lost the session try each of its moves.
 func (m *machine) zombie(t *rapid.T) {
 	if len(m.owners) < 2 || m.state().Owner == nil {
-		t.Skip("no zombies")
+		return
 	}
 	old := rapid.SampledFrom(m.owners[:len(m.owners)-1]).Draw(t, "zombie")
 	before := len(m.entries)
@@ -302,7 +302,7 @@ func (m *machine) checkHistory(t *rapid.T) {
 			owed = append(owed, c.ID)
 		}
 	}
-	var pending []string
+	pending := make([]string, 0, len(m.state().Pending))
 	for _, c := range m.state().Pending {
 		pending = append(pending, c.ID)
 	}
@@ -334,8 +334,6 @@ func TestAnyOrder(t *testing.T) {
 					m.input(frames.End(""))
 				case 1:
 					m.input(frames.Abort())
-				default:
-					t.Skip("not now")
 				}
 			},
 			"": m.check,

@@ -80,7 +80,8 @@ func responseCall(v frames.Raw) (provider.Call, error) {
 	}
 	call := provider.Call{ModelID: callIDOf(v), Name: firstText(v, "tool", "name"), Arguments: string(args)}
 	if len(call.ModelID) > maxModelID {
-		return provider.Call{}, frames.NewError(frames.CodeValidationInput, "toolCalls: id of %d bytes, the limit is %d", len(call.ModelID), maxModelID)
+		return provider.Call{}, frames.NewError(frames.CodeValidationInput,
+			"toolCalls: id of %d bytes, the limit is %d", len(call.ModelID), maxModelID)
 	}
 	if !frames.ValidName(call.Name) {
 		return provider.Call{}, frames.NewError(frames.CodeValidationInput, "toolCalls: %q is no tool's name", call.Name)

@@ -10,7 +10,7 @@ func response(content string, calls ...any) frames.Frame {
 	return frames.Data(map[string]any{"type": "llm-response", "content": content, "thinking": "hm", "toolCalls": calls})
 }
 
-// contract: G25, G30, G38, G53, G59
+// contract: G25, G30, G31, G38, G57
 func TestDrivenFromOutside(t *testing.T) {
 	t.Parallel()
 	l := outside(t, frames.Param("toolExecution", "client"))

@@ -2,16 +2,15 @@ package session
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
+	"github.com/weavebus/weavebus/internal/engine"
 	"github.com/weavebus/weavebus/pkg/frames"
-	"github.com/weavebus/weavebus/pkg/provider"
 )
 
-// PARAM keys of PROTOCOL section 7. Any other key is a setting of the model and
-// is passed on as it is.
+// PARAM keys of PROTOCOL section 7 that mean something to a session itself. The
+// others are those of its runs, which package engine knows.
 const (
 	paramWorkspace     = "workspace"
 	paramTask          = "task"
@@ -21,13 +20,6 @@ const (
 	paramMessages      = "messages"
 	paramModel         = "model"
 	paramSystemPrompt  = "systemPrompt"
-	paramFinalPrompt   = "finalSystemPrompt"
-	paramTools         = "tools"
-	paramToolChoice    = "toolChoice"
-	paramMaxIterations = "maxIterations"
-	paramMaxCalls      = "maxCalls"
-	paramMaxTokens     = "maxTokens"
-	paramMaxDuration   = "maxDurationMs"
 	paramToolExecution = "toolExecution"
 	paramApproval      = "approval"
 )
@@ -35,27 +27,27 @@ const (
 // setter checks a parameter's JSON value and puts it into the state.
 type setter func(s *State, key string, value json.RawMessage) error
 
-// setters are the parameters of a session.
-func setters() map[string]setter {
-	return map[string]setter{
-		paramWorkspace:     beforeStart(label(func(s *State) *string { return &s.Workspace })),
-		paramTask:          beforeStart(label(func(s *State) *string { return &s.Task })),
-		paramNodeID:        beforeStart(label(func(s *State) *string { return &s.NodeID })),
-		paramSessionID:     setSessionID,
-		paramMaxTurns:      setMaxTurns,
-		paramMessages:      beforeStart(kept(checkMessages)),
-		paramModel:         kept(checkModel),
-		paramSystemPrompt:  beforeStart(kept(checkText)),
-		paramFinalPrompt:   kept(checkText),
-		paramTools:         kept(checkNames),
-		paramToolChoice:    kept(checkChoice),
-		paramMaxIterations: kept(checkCount),
-		paramMaxCalls:      kept(checkCount),
-		paramMaxTokens:     kept(checkCount),
-		paramMaxDuration:   kept(checkCount),
-		paramToolExecution: kept(oneOf(executionMesh, executionClient)),
-		paramApproval:      kept(oneOf("ask", "deny")),
+// setterOf gives how a parameter is set.
+func setterOf(key string) setter {
+	switch key {
+	case paramWorkspace:
+		return beforeStart(label(func(s *State) *string { return &s.Workspace }))
+	case paramTask:
+		return beforeStart(label(func(s *State) *string { return &s.Task }))
+	case paramNodeID:
+		return beforeStart(label(func(s *State) *string { return &s.NodeID }))
+	case paramSessionID:
+		return setSessionID
+	case paramMaxTurns:
+		return setMaxTurns
+	case paramToolExecution:
+		return kept(oneOf(executionMesh, executionClient))
+	case paramApproval:
+		return kept(oneOf("ask", "deny"))
+	case paramMessages, paramSystemPrompt:
+		return beforeStart(kept(engine.CheckParam))
 	}
+	return kept(engine.CheckParam)
 }
 
 // Who runs the calls of a model that drives the session from outside.
@@ -81,27 +73,19 @@ func (s *State) setParam(f *frames.Frame) error {
 	if err != nil {
 		return invalid(f.Key, "%s", frames.AsError(err).Message)
 	}
-	if set, ok := setters()[f.Key]; ok {
-		return set(s, f.Key, value)
-	}
-	s.keep(f.Key, value)
-	return nil
+	return setterOf(f.Key)(s, f.Key, value)
 }
 
 func checkKey(key string) error {
 	for _, own := range ownTools {
 		if key == own {
-			return invalid(key, "is not a parameter of this version, which runs the tools of the mesh only; a session's own parameters are %s", knownParams())
+			return invalid(key, "is not a parameter of this version, which runs the tools of the mesh only")
 		}
 	}
 	if key == "" || len(key) > maxParamKey {
 		return frames.NewError(frames.CodeValidationInput, "PARAM key of %d bytes, want 1 to %d", len(key), maxParamKey)
 	}
 	return nil
-}
-
-func knownParams() string {
-	return strings.Join(slices.Sorted(maps.Keys(setters())), ", ")
 }
 
 func invalid(key, format string, args ...any) error {
@@ -190,52 +174,14 @@ func countOf(key string, value json.RawMessage) (int64, error) {
 
 const maxCount = 1 << 40
 
-func checkText(key string, value json.RawMessage) error {
-	_, err := textOf(key, value)
-	return err
-}
-
-func checkCount(key string, value json.RawMessage) error {
-	_, err := countOf(key, value)
-	return err
-}
-
-func checkModel(key string, value json.RawMessage) error {
-	text, err := textOf(key, value)
-	if err == nil {
-		_, _, err = provider.SplitModel(text)
-	}
-	return err
-}
-
-func checkMessages(_ string, value json.RawMessage) error {
-	_, err := provider.ParseMessages(value)
-	return err
-}
-
-func checkNames(key string, value json.RawMessage) error {
-	var names []string
-	if err := json.Unmarshal(value, &names); err != nil {
-		return invalid(key, "must be a list of names or patterns")
-	}
-	return nil
-}
-
-func checkChoice(_ string, value json.RawMessage) error {
-	var choice provider.ToolChoice
-	return choice.UnmarshalJSON(value)
-}
-
 func oneOf(words ...string) func(string, json.RawMessage) error {
 	return func(key string, value json.RawMessage) error {
 		text, err := textOf(key, value)
 		if err != nil {
 			return err
 		}
-		for _, w := range words {
-			if text == w {
-				return nil
-			}
+		if slices.Contains(words, text) {
+			return nil
 		}
 		return invalid(key, "%q is not one of %s", text, strings.Join(words, ", "))
 	}

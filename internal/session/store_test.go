@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +37,7 @@ func appendEntry(t tb, log session.Log, e session.Entry, last uint64) uint64 {
 // both runs a test on a store in memory, and on one of a mesh in a bubble. put
 // writes a raw revision behind the newest one of a key.
 func both(t *testing.T, test func(t *testing.T, store *session.Store, put func(key session.Key, data string))) {
+	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		log := session.NewMemory()
 		test(t, session.NewStore(log), func(key session.Key, data string) {
@@ -91,6 +92,7 @@ func say(text string) session.Transition {
 
 func TestStore(t *testing.T) {
 	both(t, func(t *testing.T, store *session.Store, _ func(session.Key, string)) {
+		t.Helper()
 		ctx := t.Context()
 		for name, err := range map[string]error{
 			"Head":     second(store.Head(ctx, key)),
@@ -129,6 +131,7 @@ func third[T, U any](_ T, _ U, err error) error { return err }
 
 func TestStoreWritesNoNothing(t *testing.T) {
 	both(t, func(t *testing.T, store *session.Store, _ func(session.Key, string)) {
+		t.Helper()
 		made := create(t, store, key)
 		same, err := store.Update(t.Context(), key, func(*session.State) ([]session.Change, error) { return nil, nil })
 		if err != nil || same.Revision != made.Revision || same.N != 1 {
@@ -173,6 +176,7 @@ func TestEntryOverMaxPayload(t *testing.T) {
 // Writers at once: each transition runs on the newest state, none is lost.
 func TestStoreContention(t *testing.T) {
 	both(t, func(t *testing.T, store *session.Store, _ func(session.Key, string)) {
+		t.Helper()
 		create(t, store, key)
 		const writers, each = 4, 10
 		var wg sync.WaitGroup
@@ -199,6 +203,7 @@ func TestStoreContention(t *testing.T) {
 
 func TestStoreSkipsForeignRevisions(t *testing.T) {
 	both(t, func(t *testing.T, store *session.Store, put func(session.Key, string)) {
+		t.Helper()
 		ctx := t.Context()
 		put(key, "before it was made")
 		create(t, store, key)
@@ -224,6 +229,7 @@ func TestStoreSkipsForeignRevisions(t *testing.T) {
 // contract: G7, G8
 func TestStoreHistory(t *testing.T) {
 	both(t, func(t *testing.T, store *session.Store, _ func(session.Key, string)) {
+		t.Helper()
 		ctx := t.Context()
 		create(t, store, key)
 		create(t, store, session.Key{Caller: "me", SID: "s2"})
@@ -231,7 +237,7 @@ func TestStoreHistory(t *testing.T) {
 		for i := range texts {
 			if _, err := store.Update(ctx, key, func(s *session.State) ([]session.Change, error) {
 				s.Queued = nil
-				s.Seen = append(s.Seen, fmt.Sprint(i))
+				s.Seen = append(s.Seen, strconv.Itoa(i))
 				return nil, nil
 			}); err != nil {
 				t.Fatal(err)
@@ -300,6 +306,7 @@ func TestStoreHistoryIsBoundedByBytes(t *testing.T) {
 // case: WS-H13, WS-H14
 func TestStoreListAndDelete(t *testing.T) {
 	both(t, func(t *testing.T, store *session.Store, _ func(session.Key, string)) {
+		t.Helper()
 		ctx := t.Context()
 		for _, sid := range []string{"b", "a", "c"} {
 			create(t, store, session.Key{Caller: "me", SID: sid})
@@ -327,7 +334,7 @@ func sids(t *testing.T, store *session.Store, caller string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []string
+	out := make([]string, 0, len(heads))
 	for _, h := range heads {
 		out = append(out, h.State.SessionID)
 	}

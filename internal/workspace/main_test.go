@@ -28,7 +28,7 @@ func setup(t *testing.T, opts ...Option) bundle {
 	for _, dir := range []string{"work", "work-evil"} {
 		ok(t, os.Mkdir(filepath.Join(base, dir), 0o755))
 	}
-	ok(t, os.WriteFile(filepath.Join(base, "work-evil/secret"), []byte("outside"), 0o644))
+	ok(t, os.WriteFile(filepath.Join(base, "work-evil", "secret"), []byte("outside"), 0o644))
 	env := WithEnvironment([]string{"PATH=" + os.Getenv("PATH")})
 	w, err := Open(filepath.Join(base, "work"), append([]Option{env}, opts...)...)
 	ok(t, err)

@@ -151,7 +151,7 @@ func existing(dir *os.Root, base string) (fs.FileInfo, error) {
 	info, err := dir.Lstat(base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
+		return nil, nil //nolint:nilnil // nothing there is an answer
 	case err != nil:
 		return nil, err
 	case info.IsDir():

@@ -123,11 +123,11 @@ func TestWriteThroughLinks(t *testing.T) {
 	b.link(t, "l1", "l2")
 	b.link(t, "real/fresh", "dangling")
 	ok(t, os.Link(b.at("work-evil/secret"), b.at("work/hard")))
-	for path, real := range map[string]string{"l2": "real/f", "dangling": "real/fresh", "hard": "hard"} {
+	for path, target := range map[string]string{"l2": "real/f", "dangling": "real/fresh", "hard": "hard"} {
 		res, err := b.write(t, path, "new "+path)
 		ok(t, err)
 		equal(t, "path", res.Path, path)
-		equal(t, path, b.get(t, "work/"+real), "new "+path)
+		equal(t, path, b.get(t, "work/"+target), "new "+path)
 	}
 	equal(t, "hard link's other name", b.get(t, "work-evil/secret"), "outside")
 	info, err := os.Lstat(b.at("work/l2"))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -70,7 +71,9 @@ func (b *inbox) close() {
 func (b *inbox) add(a *Ask) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for a.id = b.token(); b.waiting[a.id] != nil; a.id = b.token() {
+	a.id = b.token()
+	for b.waiting[a.id] != nil {
+		a.id = b.token()
 	}
 	a.reply = b.prefix + strconv.FormatUint(a.id, 36)
 	if !b.closed {
@@ -145,7 +148,7 @@ type Ask struct {
 const maxTries = 4
 
 func retryPause(try int) time.Duration {
-	return time.Duration(5+rand.IntN(5<<try)) * time.Millisecond
+	return time.Duration(5+rand.IntN(5<<try)) * time.Millisecond //nolint:gosec // a pause, no secret
 }
 
 // NewAsk makes a request whose answers go to answers, from Send until Stop.

@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -71,7 +73,8 @@ func WithPrefix(prefix string) Option {
 // identity. The caller still owns nc and closes it, after [Conn.Close].
 func New(nc *nats.Conn, identity string, opts ...Option) (*Conn, error) {
 	if !frames.ValidName(identity) || identity == "tool" || identity == "sys" {
-		return nil, frames.NewError(frames.CodeValidationInput, "identity %q: want letters, digits, _ and -, and neither tool nor sys", identity)
+		return nil, frames.NewError(frames.CodeValidationInput,
+			"identity %q: want letters, digits, _ and -, and neither tool nor sys", identity)
 	}
 	if got := nc.Opts.InboxPrefix; got != InboxPrefix(identity) {
 		return nil, frames.NewError(frames.CodeConflict, "the connection's inbox prefix is %q, want %q: connect with bus.Options", got, InboxPrefix(identity))
@@ -118,6 +121,11 @@ func (c *Conn) Publish(ctx context.Context, subject string, enc frames.Encoding,
 		return err
 	}
 	return c.send(&nats.Msg{Subject: subject, Data: data, Header: TraceHeader(ctx)})
+}
+
+// PublishData sends a message that is encoded already.
+func (c *Conn) PublishData(subject string, data []byte) error {
+	return c.send(&nats.Msg{Subject: subject, Data: data})
 }
 
 // send publishes a message; over the server's limit it is TOO_LARGE, without a
@@ -194,9 +202,7 @@ func TraceHeader(ctx context.Context) nats.Header {
 		return nil
 	}
 	h := make(nats.Header, len(kept))
-	for k, v := range kept {
-		h[k] = v
-	}
+	maps.Copy(h, kept)
 	return h
 }
 

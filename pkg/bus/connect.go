@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -86,7 +87,8 @@ func (d Dial) options() ([]nats.Option, error) {
 	key, err := nats.NkeyOptionFromSeed(d.SeedFile)
 	if err != nil {
 		return nil, frames.NewError(frames.CodeDenied,
-			"cannot use the nkey seed file %s: give the path of the seed that belongs to identity %s (weavebus up writes one for each into its state folder): %w",
+			"cannot use the nkey seed file %s: give the path of the seed that belongs to identity %s "+
+				"(weavebus up writes one for each into its state folder): %w",
 			d.SeedFile, d.Identity, err)
 	}
 	return slices.Concat(opts, []nats.Option{key}, d.NATS), nil
@@ -124,6 +126,9 @@ var denials = []error{
 func (d Dial) refused(err error) error {
 	if e, ok := errors.AsType[*frames.Error](err); ok {
 		return e
+	}
+	if bad, ok := errors.AsType[*url.Error](err); ok { // its own text holds the password
+		return frames.NewError(frames.CodeValidationInput, "Dial.URL: cannot be read: %w", bad.Err)
 	}
 	at := shownURL(d.URL)
 	for _, denial := range denials {

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"sync"
@@ -134,7 +135,7 @@ func (x *Exchange) All(ctx context.Context) iter.Seq2[frames.Frame, error] {
 	return func(yield func(frames.Frame, error) bool) {
 		for {
 			f, err := x.Next(ctx)
-			if err == io.EOF || !yield(f, err) || err != nil {
+			if errors.Is(err, io.EOF) || !yield(f, err) || err != nil {
 				return
 			}
 		}

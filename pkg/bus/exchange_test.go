@@ -3,6 +3,7 @@ package bus_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -44,7 +45,7 @@ func TestExchangeOfManyAnswers(t *testing.T) {
 			if got.String() != "abc"+frames.EndCompleted {
 				t.Errorf("got %s", got.String())
 			}
-			if _, err := x.Next(t.Context()); err != io.EOF {
+			if _, err := x.Next(t.Context()); !errors.Is(err, io.EOF) {
 				t.Errorf("behind END: %v", err)
 			}
 		})

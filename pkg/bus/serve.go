@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -102,7 +103,7 @@ const maxPending = 256 << 20
 
 type handling struct {
 	c     *Conn
-	work  context.Context
+	work  context.Context //nolint:containedctx // what handlers run under, as long as it serves
 	h     Handler
 	slots chan struct{}
 	s     *Subscription

@@ -19,7 +19,7 @@ func (r *rig) ticking(t *testing.T) *atomic.Int32 {
 	var gone atomic.Int32
 	r.handle(t, r.me.Subjects.Call("*", "*"), func(_ context.Context, q *bus.Request) {
 		for range 4 {
-			time.Sleep(5 * time.Second) // virtual time
+			<-time.After(5 * time.Second) // virtual time
 			if err := q.Tick(func() { gone.Add(1) }); err != nil {
 				t.Error(err)
 			}
@@ -63,11 +63,11 @@ func TestTickFindsACallerThatIsGone(t *testing.T) {
 		if err := nc.PublishMsg(&nats.Msg{Subject: r.me.Subjects.Call("me", "x"), Reply: "_INBOX.me.gone", Data: data}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(6 * time.Second) // virtual time
+		<-time.After(6 * time.Second) // virtual time
 		synctest.Wait()
 		if gone.Load() != 1 {
 			t.Errorf("gone %d times", gone.Load())
 		}
-		time.Sleep(time.Minute) // virtual time
+		<-time.After(time.Minute) // virtual time
 	})
 }

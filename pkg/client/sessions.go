@@ -131,15 +131,24 @@ func message(f *frames.Frame) (*provider.Message, error) {
 }
 
 // history gives durable frames of a session behind an entry, and whether there
-// are more.
+// are more. Each comes wrapped in a META, so that an END of the session does not
+// end the answer.
 func (c *Client) history(ctx context.Context, id string, after uint64) ([]frames.Frame, bool, error) {
 	fs, err := c.ask(ctx, map[string]any{"op": "history", "sid": id, "after": after, "frames": true})
 	if err != nil {
 		return nil, false, err
 	}
 	page, rest := splitPage(fs)
+	out := make([]frames.Frame, 0, len(rest))
+	for i := range rest {
+		m, err := frames.Decode(rest[i].Content.Lookup("frame"))
+		if err != nil {
+			return nil, false, frames.NewError(frames.CodeNoResult, "unreadable history: %w", err)
+		}
+		out = append(out, m.Frames...)
+	}
 	more, _ := page.Lookup("more").Bool()
-	return rest, more, nil
+	return out, more, nil
 }
 
 // splitPage takes the META {page} off an answer.

@@ -17,10 +17,18 @@ func benchFrames() []*Frame {
 	return []*Frame{&call, &end}
 }
 
+// plainFrames are the least that a client sends.
+func plainFrames() []*Frame {
+	call := Call("read_file", []byte(`{"path":"README.md"}`), WithID("c1"), WithCall("call-1", "read_file"))
+	call.TS = 1732900000123
+	end := End(EndCompleted)
+	return []*Frame{&call, &end}
+}
+
 func BenchmarkDecode(b *testing.B) {
-	for _, enc := range []Encoding{Msgpack, JSON} {
-		b.Run(enc.String(), func(b *testing.B) {
-			data, err := Encode(enc, benchFrames()...)
+	run := func(name string, enc Encoding, fs []*Frame) {
+		b.Run(name, func(b *testing.B) {
+			data, err := Encode(enc, fs...)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -32,12 +40,14 @@ func BenchmarkDecode(b *testing.B) {
 			}
 		})
 	}
+	run("msgpack", Msgpack, benchFrames())
+	run("msgpack-plain", Msgpack, plainFrames())
+	run("json", JSON, benchFrames())
 }
 
 func BenchmarkEncode(b *testing.B) {
-	for _, enc := range []Encoding{Msgpack, JSON} {
-		b.Run(enc.String(), func(b *testing.B) {
-			fs := benchFrames()
+	run := func(name string, enc Encoding, fs []*Frame) {
+		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := Encode(enc, fs...); err != nil {
@@ -45,6 +55,30 @@ func BenchmarkEncode(b *testing.B) {
 				}
 			}
 		})
+	}
+	run("msgpack", Msgpack, benchFrames())
+	run("msgpack-plain", Msgpack, plainFrames())
+	run("json", JSON, benchFrames())
+}
+
+// TestAllocations holds the number of allocations of the hot paths: the frames,
+// their texts, and metadata where there is some.
+func TestAllocations(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		frames         []*Frame
+		decode, encode float64
+	}{{"plain", plainFrames(), 2, 1}, {"full", benchFrames(), 3, 1}} {
+		data, err := Encode(Msgpack, c.frames...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(100, func() { _, _ = Decode(data) }); n > c.decode {
+			t.Errorf("%s: Decode allocates %v times, the most is %v", c.name, n, c.decode)
+		}
+		if n := testing.AllocsPerRun(100, func() { _, _ = Encode(Msgpack, c.frames...) }); n > c.encode {
+			t.Errorf("%s: Encode allocates %v times, the most is %v", c.name, n, c.encode)
+		}
 	}
 }
 
@@ -57,7 +91,27 @@ func BenchmarkLibraryDecode(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := libraryDecode(data); err != nil {
+		if fs, err := libraryDecode(data); err != nil || len(fs) != 2 {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkScannedLibraryDecode is the same behind our scan, which makes it safe.
+func BenchmarkScannedLibraryDecode(b *testing.B) {
+	data, err := Encode(Msgpack, benchFrames()...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s := scanner{walk: walk{data: data}}
+		for s.pos < len(data) {
+			if _, bad := s.scanValue(); bad != nil {
+				b.Fatal(bad.err())
+			}
+		}
+		if fs, err := libraryDecode(data); err != nil || len(fs) != 2 {
 			b.Fatal(err)
 		}
 	}

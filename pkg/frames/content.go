@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// End reasons of PROTOCOL section 1.
+// End reasons (docs/protocol.md, section 1).
 const (
 	EndCompleted = "completed"
 	EndCancelled = "cancelled"
@@ -101,7 +101,15 @@ func End(reason string, opts ...Option) Frame {
 }
 
 // Fail carries an error of an exchange that is no call.
-func Fail(err error, opts ...Option) Frame { return newFrame(TypeError, AsError(err).Raw(), opts) }
+func Fail(err error, opts ...Option) Frame { return newFrame(TypeError, failure(err).Raw(), opts) }
+
+// failure is AsError for what did fail: an error that got lost is one of ours.
+func failure(err error) *Error {
+	if e := AsError(err); e != nil {
+		return e
+	}
+	return NewError(CodeInternal, "failed without an error")
+}
 
 // FailText is Fail for an error that is no more than a text: EXECUTION.
 func FailText(text string, opts ...Option) Frame {

@@ -68,7 +68,7 @@ type OutputLimits struct {
 }
 
 // Declaration is what a tool says of itself: the content of a DESCRIPTION
-// (PROTOCOL section 4).
+// (docs/protocol.md, section 4).
 type Declaration struct {
 	Name         string          `json:"name"`
 	Title        string          `json:"title,omitempty"`

@@ -3,7 +3,8 @@
 // codes. It knows no NATS. The format is specified in docs/protocol.md.
 //
 // A frame is one msgpack map with string keys; a message is one or more frames
-// back to back, or the same as JSON objects. [Decode] checks a whole message in
-// one linear pass before it reads a single value, so that no input makes it
-// allocate more than a small multiple of its own length.
+// back to back, or the same as JSON objects. [Decode] checks a message in the one
+// linear pass that reads it, trusts no length or count, and gives nothing of a
+// message that is not whole: no input makes it allocate more than a small
+// multiple of its own length.
 package frames

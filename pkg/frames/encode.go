@@ -79,7 +79,10 @@ func (w *frameWriter) payloads(f *Frame) {
 		w.b = f.Metadata.append(w.b)
 	}
 	for i := range f.Extra {
-		w.raw(f.Extra[i].Key, f.Extra[i].Value)
+		if x := &f.Extra[i]; len(x.Value) != 0 {
+			w.b = append(appendString(w.b, x.Key), x.Value...)
+			w.n++
+		}
 	}
 }
 
@@ -92,8 +95,9 @@ func (w *frameWriter) close(head int) []byte {
 	return slices.Replace(w.b, head, head+1, appendMapHeader(nil, w.n)...)
 }
 
+// key writes one of the keys of a frame, which are short.
 func (w *frameWriter) key(key string) {
-	w.b = appendString(w.b, key)
+	w.b = append(append(w.b, 0xa0|byte(len(key))), key...)
 	w.n++
 }
 

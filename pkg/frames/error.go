@@ -49,7 +49,7 @@ type codeTraits struct {
 	exit      int
 }
 
-// traits is the table of PROTOCOL section 6. Codes that are retryable only if
+// traits is the table of docs/protocol.md, section 6. Codes that are retryable only if
 // the call's replay class is safe stand as not retryable here.
 var traits = map[Code]codeTraits{
 	CodeNotFound:         {true, EffectNone, 2},

@@ -15,7 +15,7 @@ const (
 	maxIssues  = 32
 )
 
-// Raw gives the error as content: the shape of PROTOCOL section 6, its texts
+// Raw gives the error as content: the shape of docs/protocol.md, section 6, its texts
 // bounded.
 func (e *Error) Raw() Raw {
 	c := Fields{

@@ -100,8 +100,8 @@ func Disabled(tool string) *Error {
 // Denied is the error of a call that permissions, a hook or a person refused;
 // why is shown as given and may be empty.
 func Denied(tool, why string) *Error {
-	e := NewError(CodeDenied, "Tool %q denied%s", shorten(tool), after(": ", why))
-	e.LLMMessage = fmt.Sprintf("The call of tool %q was not allowed%s. Do not repeat it as it is.", shorten(tool), after(": ", why))
+	e := NewError(CodeDenied, "Tool %q denied%s", shorten(tool), because(why))
+	e.LLMMessage = fmt.Sprintf("The call of tool %q was not allowed%s. Do not repeat it as it is.", shorten(tool), because(why))
 	return e
 }
 
@@ -123,7 +123,7 @@ func Busy(tool string, retryAfter time.Duration) *Error {
 
 // InvalidInput is the error of arguments that do not fit the tool's schema.
 func InvalidInput(tool string, issues ...Issue) *Error {
-	e := NewError(CodeValidationInput, "Invalid input for tool %q%s", shorten(tool), after(": ", firstIssue(issues)))
+	e := NewError(CodeValidationInput, "Invalid input for tool %q%s", shorten(tool), because(firstIssue(issues)))
 	e.Issues = issues
 	e.LLMMessage = fmt.Sprintf("Invalid input for tool %q:\n%sFix this and call the tool again.", shorten(tool), issueLines(issues))
 	return e
@@ -131,9 +131,10 @@ func InvalidInput(tool string, issues ...Issue) *Error {
 
 // InvalidOutput is the error of a result that does not fit the tool's own schema.
 func InvalidOutput(tool string, issues ...Issue) *Error {
-	e := NewError(CodeValidationOutput, "Tool %q gave a result that does not fit its schema%s", shorten(tool), after(": ", firstIssue(issues)))
+	e := NewError(CodeValidationOutput, "Tool %q gave a result that does not fit its schema%s", shorten(tool), because(firstIssue(issues)))
 	e.Issues = issues
-	e.LLMMessage = fmt.Sprintf("Tool %q gave a result that does not fit its own schema. The tool is at fault, not your call. It has acted; try another approach.", shorten(tool))
+	e.LLMMessage = fmt.Sprintf("Tool %q gave a result that does not fit its own schema. "+
+		"The tool is at fault, not your call. It has acted; try another approach.", shorten(tool))
 	return e
 }
 
@@ -184,10 +185,11 @@ func Timeout(tool string, limit time.Duration) *Error {
 // output is what the tool had written, its end is shown to the model.
 func Interrupted(tool, output string) *Error {
 	e := NewError(CodeInterrupted, "Tool %s was interrupted", shorten(tool))
-	e.LLMMessage = e.Message + ": it may have run, and may still." + mayHaveActed
+	e.LLMMessage = e.Message + ": it may have run, and may still."
 	if output != "" {
-		e.LLMMessage = e.Message + ": it may have run, and may still. Its output so far:\n" + tail(output, maxOutput) + "\n" + strings.TrimSpace(mayHaveActed)
+		e.LLMMessage += " Its output so far:\n" + tail(output, maxOutput) + "\n"
 	}
+	e.LLMMessage += mayHaveActed
 	return e
 }
 
@@ -256,7 +258,7 @@ func causeText(err error) string {
 		return "unknown error"
 	}
 	text := err.Error()
-	if e, ok := asError(err); ok && err == error(e) {
+	if e, ok := err.(*Error); ok { //nolint:errorlint // what wraps an error has a text of its own
 		text = e.Message
 	}
 	for _, stack := range []string{"\ngoroutine ", "\n    at ", "\nTraceback "} {
@@ -292,11 +294,12 @@ func Internal(logID string, cause error) *Error {
 	return e
 }
 
-func after(mark, s string) string {
-	if s == "" {
+// because gives a reason behind a colon; "" where there is none.
+func because(why string) string {
+	if why == "" {
 		return ""
 	}
-	return mark + shortenTo(s, maxCause)
+	return ": " + shortenTo(why, maxCause)
 }
 
 // tail gives the last n bytes of a text, from a rune's border on.

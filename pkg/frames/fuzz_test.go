@@ -198,7 +198,8 @@ func FuzzContents(f *testing.F) {
 // readAll calls every reader.
 func readAll(r Raw) {
 	f := Frame{Type: TypeError, Content: r}
-	_, _, _ = f.Text(), f.Reason(), f.Err()
+	_, _ = f.Text(), f.Reason()
+	_ = f.Err()
 	_, _ = f.Arguments()
 	_, _ = f.Result()
 	_, _ = f.ContentJSON()
@@ -208,7 +209,8 @@ func readAll(r Raw) {
 	_, _ = r.Int64()
 	_, _ = r.Uint64()
 	_, _ = r.Float64()
-	_, _, _ = r.nodes(), r.preview(), r.Len()
+	_, _ = r.nodes(), r.preview()
+	_ = r.Len()
 }
 
 var ignoreCause = cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".cause" }, cmp.Ignore())

@@ -89,11 +89,12 @@ func (a *archive) put(name, data string) {
 
 func (a *archive) save(t *testing.T) {
 	t.Helper()
-	text := a.comment
+	var b strings.Builder
+	b.WriteString(a.comment)
 	for _, f := range a.files {
-		text += "-- " + f.name + " --\n" + f.data
+		b.WriteString("-- " + f.name + " --\n" + f.data)
 	}
-	if err := os.WriteFile(a.path, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(a.path, []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -395,5 +396,5 @@ func withLive(f Frame) Frame {
 func goldenRun(all func(string) []Option) goldenMessage {
 	messages := []any{map[string]any{"role": "user", "content": "Describe this folder"}}
 	model, history, start := Param("model", "scripted/demo", all("c1")...), Param("messages", messages, all("c2")...), Start(all("c3")...)
-	return goldenMessage{"run", "a run in one message: PARAM, PARAM, START", []*Frame{&model, &history, &start}}
+	return goldenMessage{"run", "a run in one message: two PARAMs and a START", []*Frame{&model, &history, &start}}
 }

@@ -92,6 +92,7 @@ var deepNesting = []hostileCase{
 var manyValues = []hostileCase{
 	{"map of 64k keys", under(manyKeys(64_000)), ""},
 	{"map of 66k keys", under(manyKeys(66_000)), "more than 65536 values"},
+	{"map of 400k keys", under(manyKeys(400_000)), "more than 65536 values"},
 	{"metadata of 64k keys", withField("metadata", manyKeys(64_000)), "has 64000 keys, the most is 1024"},
 	{"frame of 64k keys", manyKeys(64_000), "a frame of 64000 keys, the most is 1024"},
 	{"a million nils", under(append(header32(0xdd, 1_000_000), repeat(1_000_000, 0xc0)...)), "more than 65536 values"},
@@ -144,8 +145,8 @@ var badValues = []hostileCase{
 	{"JSON half an escape", jsonUnder(`"\u00`), "unknown escape"},
 }
 
-func manyKeysHeader(said, real int) []byte {
-	return append(appendMapHeader(nil, said), manyKeys(real)[3:]...)
+func manyKeysHeader(said, are int) []byte {
+	return append(appendMapHeader(nil, said), manyKeys(are)[3:]...)
 }
 
 var notWhole = []hostileCase{

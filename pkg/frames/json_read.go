@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -306,7 +307,7 @@ func appendUnescaped(b, text []byte) []byte {
 // appendEscape writes what an escape says and gives its length.
 func appendEscape(b, text []byte) ([]byte, int) {
 	const from, to = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
-	if i := bytes.IndexByte([]byte(from), text[1]); i >= 0 {
+	if i := strings.IndexByte(from, text[1]); i >= 0 {
 		return append(b, to[i]), 2
 	}
 	r, _ := hex4(text)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -161,7 +162,7 @@ func (w *jsonWriter) object(r Raw, h hint) *fault {
 		w.quote(c.key)
 		w.b = append(w.b, ':')
 		if f := w.field(key, c.value, h); f != nil {
-			return f.under(key)
+			return f.under(string(c.key))
 		}
 	}
 	w.b = append(w.b, '}')
@@ -262,7 +263,7 @@ func (w *jsonWriter) quote(s []byte) {
 
 func (w *jsonWriter) escape(c byte) {
 	const from, to = "\"\\\b\f\n\r\t", `"\bfnrt`
-	if i := bytes.IndexByte([]byte(from), c); i >= 0 {
+	if i := strings.IndexByte(from, c); i >= 0 {
 		w.b = append(w.b, '\\', to[i])
 		return
 	}

@@ -319,8 +319,13 @@ func TestJSONAgrees(t *testing.T) {
 	})
 }
 
+// fataler is a test of testing or of rapid.
+type fataler interface {
+	Fatalf(format string, args ...any)
+}
+
 // checkJSONAgrees compares CheckJSON and FromJSON with encoding/json.
-func checkJSONAgrees(t interface{ Fatalf(string, ...any) }, text []byte) {
+func checkJSONAgrees(t fataler, text []byte) {
 	ours, raw := CheckJSON(text), Raw(nil)
 	if r, err := FromJSON(text); (err == nil) != (ours == nil) {
 		t.Fatalf("%q: CheckJSON says %v, FromJSON %v", text, ours, err)

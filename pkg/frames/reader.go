@@ -11,6 +11,10 @@ type reader struct {
 	scanner
 	f     *Frame
 	start int
+	// known has a bit for each field that was read.
+	known uint32
+	// v is the field's value.
+	v value
 	// window is a copy of data from windowAt on: the texts of small frames are
 	// parts of one string.
 	window   string
@@ -21,7 +25,7 @@ const windowSize = 512
 
 // frame reads the frame at r.pos into f and moves behind it.
 func (r *reader) frame(f *Frame) *fault {
-	r.f, r.start, r.notFinite = f, r.pos, nil
+	r.f, r.start, r.known, r.notFinite, r.root = f, r.pos, 0, nil, keyRef{}
 	left, bad := r.openFrame()
 	if bad != nil {
 		return bad
@@ -55,19 +59,42 @@ func (r *reader) openFrame() (pairs int, bad *fault) {
 
 func (r *reader) pair() *fault {
 	r.top().index++
-	key, bad := r.scanKey()
+	key, text, bad := r.readKey()
 	if bad != nil {
 		return bad
 	}
-	v := value{at: r.pos}
-	if v.header, bad = r.scanValue(); bad != nil {
+	id := fieldOf(text)
+	if bad := r.noteField(id, key, text); bad != nil {
 		return bad
 	}
-	if v.kind == KindNil {
+	if id == fieldMetadata {
+		return r.metadata()
+	}
+	r.v.at = r.pos
+	if r.v.header, bad = r.scanValue(); bad != nil || r.v.kind == KindNil {
+		return bad
+	}
+	r.v.raw = Raw(r.data[r.v.at:r.pos:r.pos])
+	if id == fieldUnknown {
+		r.f.Extra = append(r.f.Extra, Field{r.textAt(int(key.off), int(key.n)), r.v.raw})
 		return nil
 	}
-	v.raw = Raw(r.data[v.at:r.pos:r.pos])
-	return r.field(key, v)
+	return r.field(id)
+}
+
+// noteField refuses a field that stands twice. The keys of unknown ones are
+// checked like those of any map.
+func (r *reader) noteField(id fieldID, key keyRef, text []byte) *fault {
+	if id == fieldUnknown {
+		r.root = keyRef{}
+		return r.noteKey(key, text)
+	}
+	if bit := uint32(1) << id; r.known&bit == 0 {
+		r.known |= bit
+		r.root = key
+		return nil
+	}
+	return r.failTwice(key)
 }
 
 // value is one that was scanned, with its header and its place in data.
@@ -92,45 +119,40 @@ func (r *reader) orVersion(bad *fault) *fault {
 	return bad
 }
 
-func (r *reader) field(key keyRef, v value) *fault {
-	f := r.f
-	switch string(r.data[key.off : key.off+key.n]) {
-	case "v":
-		return r.version(v.raw)
-	case "type":
-		return r.typ(v)
-	case "id":
-		return r.str(&f.ID, "id", v)
-	case "ts":
-		return r.ts(v.raw)
-	case "streamId":
-		return r.str(&f.StreamID, "streamId", v)
-	case "seq":
-		return r.uint(&f.Seq, "seq", v.raw)
-	case "entry":
-		return r.uint(&f.Entry, "entry", v.raw)
-	case "epoch":
-		return r.uint(&f.Epoch, "epoch", v.raw)
-	case "part":
-		return r.part(v.raw)
-	case "last":
-		return r.bool(&f.Last, "last", v.raw)
-	case "toolCallId":
-		return r.str(&f.ToolCallID, "toolCallId", v)
-	case "name":
-		return r.str(&f.Name, "name", v)
-	case "key":
-		return r.str(&f.Key, "key", v)
-	case "value":
-		f.Value = v.raw
-		return nil
-	case "content":
-		f.Content = v.raw
-		return nil
-	case "metadata":
-		return r.metadata(v)
+func (r *reader) field(id fieldID) *fault {
+	f, v := r.f, r.v.raw
+	switch id {
+	case fieldV:
+		return r.version(v)
+	case fieldType:
+		return r.typ()
+	case fieldFrameID:
+		return r.str(&f.ID, "id")
+	case fieldTS:
+		return r.ts(v)
+	case fieldStreamID:
+		return r.str(&f.StreamID, "streamId")
+	case fieldSeq:
+		return r.uint(&f.Seq, "seq", v)
+	case fieldEntry:
+		return r.uint(&f.Entry, "entry", v)
+	case fieldEpoch:
+		return r.uint(&f.Epoch, "epoch", v)
+	case fieldPart:
+		return r.part(v)
+	case fieldLast:
+		return r.bool(&f.Last, "last", v)
+	case fieldToolCallID:
+		return r.str(&f.ToolCallID, "toolCallId")
+	case fieldName:
+		return r.str(&f.Name, "name")
+	case fieldKey:
+		return r.str(&f.Key, "key")
+	case fieldValue:
+		f.Value = v
+	case fieldContent:
+		f.Content = v
 	}
-	f.Extra = append(f.Extra, Field{r.textAt(int(key.off), int(key.n)), v.raw})
 	return nil
 }
 
@@ -141,18 +163,21 @@ func (r *reader) version(v Raw) *fault {
 	return nil
 }
 
-func (r *reader) typ(v value) *fault {
+func (r *reader) typ() *fault {
+	v := &r.v
 	if !v.isText() || v.n == 0 {
 		return r.want("type", v.raw, "a string")
 	}
-	known := false
-	if r.f.Type, known = knownType(v.raw[v.size:]); !known {
-		r.f.Type = Type(r.textAt(v.at+v.size, v.n))
+	if t, known := knownType(v.raw[v.size:]); known {
+		r.f.Type = t
+		return nil
 	}
+	r.f.Type = Type(r.textAt(v.at+v.size, v.n))
 	return nil
 }
 
-func (r *reader) str(to *string, key string, v value) *fault {
+func (r *reader) str(to *string, key string) *fault {
+	v := &r.v
 	if !v.isText() {
 		return r.want(key, v.raw, "a string")
 	}
@@ -225,18 +250,43 @@ func millisOf(v Raw) (int64, bool) {
 	return int64(f), true
 }
 
-func (r *reader) metadata(v value) *fault {
-	switch {
-	case v.kind != KindMap:
-		return r.want("metadata", v.raw, "a map")
-	case v.n > MaxKeys:
-		return r.refuse("metadata", "has "+strconv.Itoa(v.n)+" keys, the most is "+strconv.Itoa(MaxKeys))
+// metadata reads its fields in the one pass too.
+func (r *reader) metadata() *fault {
+	h, _ := readHeader(r.data[r.pos:])
+	if h.kind != KindMap {
+		return r.noMetadata()
 	}
-	r.f.Metadata = make(Fields, 0, v.n)
-	for c := v.raw.pairs(); c.next(); {
-		r.f.Metadata = append(r.f.Metadata, Field{r.textAt(v.at+c.keyAt, len(c.key)), c.value})
+	if h.n > MaxKeys {
+		return r.refuse("metadata", "has "+strconv.Itoa(h.n)+" keys, the most is "+strconv.Itoa(MaxKeys))
 	}
-	return nil
+	r.nodes++
+	if bad := r.open(h, len(r.data)-r.pos-h.size); bad != nil {
+		return bad
+	}
+	r.f.Metadata = make(Fields, 0, h.n)
+	for range h.n {
+		r.top().index++
+		key, bad := r.scanKey()
+		if bad != nil {
+			return bad
+		}
+		at := r.pos
+		if _, bad := r.scanValue(); bad != nil {
+			return bad
+		}
+		r.f.Metadata = append(r.f.Metadata, Field{r.textAt(int(key.off), int(key.n)), Raw(r.data[at:r.pos:r.pos])})
+	}
+	return r.pop()
+}
+
+// noMetadata takes nil, and refuses what is no map.
+func (r *reader) noMetadata() *fault {
+	at := r.pos
+	h, bad := r.scanValue()
+	if bad != nil || h.kind == KindNil {
+		return bad
+	}
+	return r.want("metadata", Raw(r.data[at:r.pos]), "a map")
 }
 
 // finish checks what no single field can tell.
@@ -267,64 +317,6 @@ func (r *reader) finish() *fault {
 // judged as arguments or result, not as part of the message.
 func (f *Frame) takes(payload string) bool {
 	return (f.Type == TypeToolCall && payload == "arguments") || (f.Type == TypeToolResult && payload == "result")
-}
-
-// adoptCall takes a CANCEL's call from its content, where it may stand alone.
-func (f *Frame) adoptCall() {
-	if f.ToolCallID == "" {
-		f.ToolCallID = f.Content.text("toolCallId")
-	}
-	if f.Name == "" {
-		f.Name = f.Content.text("name")
-	}
-}
-
-// adoptOldLayout reads frames that carry their payload at the top level, under
-// a key of their type, and their time as timestamp. A stack never travels on.
-func (f *Frame) adoptOldLayout() {
-	if ms, ok := millisOf(f.Extra.Get("timestamp")); ok && f.TS == 0 {
-		f.TS = ms
-		f.Extra.Delete("timestamp")
-	}
-	if f.Type == TypeError {
-		f.Extra.Delete("stack")
-	}
-	key := oldPayloadKey(f.Type)
-	v := f.Extra.Get(key)
-	if v == nil || !f.Content.Absent() {
-		return
-	}
-	f.Extra.Delete(key)
-	f.Content = v
-	if f.Type == TypeError {
-		f.Content = errorContent(v)
-	}
-}
-
-func oldPayloadKey(t Type) string {
-	switch t {
-	case TypeError:
-		return "error"
-	case TypeProgress:
-		return "progress"
-	case TypeData, TypeToolCall, TypeToolResult:
-		return "data"
-	}
-	return ""
-}
-
-// errorContent gives an error that is a text, or an object with a stack, as
-// content.
-func errorContent(v Raw) Raw {
-	if s, ok := v.Text(); ok {
-		return Fields{{"message", Value(s)}}.Raw()
-	}
-	if v.Lookup("stack") == nil {
-		return v
-	}
-	fs := v.Fields()
-	fs.Delete("stack")
-	return fs.Raw()
 }
 
 func (r *reader) want(key string, got Raw, want string) *fault {

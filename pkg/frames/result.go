@@ -64,7 +64,7 @@ func Result(r *ToolResult, opts ...Option) Frame { return newFrame(TypeToolResul
 
 // FailedResult makes the TOOL_RESULT of a call that failed.
 func FailedResult(err error, opts ...Option) Frame {
-	return Result(&ToolResult{Err: AsError(err)}, opts...)
+	return Result(&ToolResult{Err: failure(err)}, opts...)
 }
 
 func (r *ToolResult) raw() Raw {

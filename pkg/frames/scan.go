@@ -150,26 +150,39 @@ func (s *scanner) failNumber(n float64) *fault {
 
 // scanKey reads the key that stands before the next value of a map.
 func (s *scanner) scanKey() (keyRef, *fault) {
+	k, text, f := s.readKey()
+	if f != nil {
+		return k, f
+	}
+	return k, s.noteKey(k, text)
+}
+
+// readKey passes over a key, of which it checks that it is a string.
+func (s *scanner) readKey() (k keyRef, text []byte, f *fault) {
 	h, ok := shortString(s.data[s.pos:])
 	if !ok {
 		if h, ok = readHeader(s.data[s.pos:]); !ok {
-			return keyRef{}, s.badHeader()
+			return k, nil, s.badHeader()
 		}
 	}
 	start := s.pos + h.size
-	k := keyRef{uint32(start), uint32(h.n)}
 	switch {
 	case h.kind != KindString:
-		return k, s.failKey("key is %s, want a string", h.kind)
+		return k, nil, s.failKey("key is %s, want a string", h.kind)
 	case h.n > len(s.data)-start:
-		return k, s.failKey("key of %d bytes, but only %d are left", h.n, len(s.data)-start)
-	}
-	text := s.data[start : start+h.n]
-	if !utf8.Valid(text) {
-		return k, s.failKey("invalid UTF-8 in a key")
+		return k, nil, s.failKey("key of %d bytes, but only %d are left", h.n, len(s.data)-start)
 	}
 	s.pos = start + h.n
-	return k, s.addKey(k, text)
+	return keyRef{uint32(start), uint32(h.n)}, s.data[start:s.pos], nil
+}
+
+// noteKey checks what readKey does not.
+func (s *scanner) noteKey(k keyRef, text []byte) *fault {
+	if !utf8.Valid(text) {
+		s.pos = int(k.off)
+		return s.failKey("invalid UTF-8 in a key")
+	}
+	return s.addKey(k, text)
 }
 
 // shortString is readHeader for strings of less than 32 bytes, which most keys

@@ -42,6 +42,9 @@ type walk struct {
 	nkeys int
 	few   [maxCompared]keyRef
 	many  []keyRef
+	// root is the key of the outermost map that is being read, where it is not
+	// among the keys.
+	root keyRef
 	// unescaped holds the JSON keys that are not in data as they read.
 	unescaped []byte
 }
@@ -176,6 +179,9 @@ func (w *walk) text(k keyRef) []byte {
 
 // key gives the key under which the open level i stands now; "" in an array.
 func (w *walk) key(i int) []byte {
+	if i == 0 && w.root.n > 0 {
+		return w.text(w.root)
+	}
 	keys, end := w.keys(), w.nkeys
 	if i+1 < w.depth {
 		end = int(w.stack[i+1].first)

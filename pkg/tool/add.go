@@ -10,11 +10,12 @@ import (
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
-// Add adds a tool that is a function of a struct, or of a map. Its schema is that of the Go
-// type In: fields by their json names, required unless marked omitempty or
-// omitzero, described by their jsonschema tags, and no others. The result is the
-// value in JSON; an Out of struct{} is {}, and a [Result] says more than its
-// value. Where fn gives an error its value is dropped.
+// Add adds a tool that is a function of a struct, or of a map. Its schema is
+// that of the Go type In: fields by their json names, required unless marked
+// omitempty or omitzero, described by their jsonschema tags, and no others. The
+// result is the value in JSON; an Out of struct{} is {}, and a [Result] says
+// more than its value. Where fn gives an error its value is dropped: see
+// [Result] to keep it.
 func Add[In, Out any](s *Set, name string, fn func(ctx context.Context, in In) (Out, error), opts ...Option) error {
 	decl := frames.Declaration{Name: name}
 	for _, set := range opts {
@@ -57,7 +58,8 @@ func Decode[T any](c *Call) (T, error) {
 func deriveSchemas[In, Out any](d *frames.Declaration) error {
 	var err error
 	if k := reflect.TypeFor[In]().Kind(); k != reflect.Struct && k != reflect.Map {
-		return frames.NewError(frames.CodeValidationInput, "input type of tool %s: arguments are objects, want a struct or a map, not %v", d.Name, reflect.TypeFor[In]())
+		return frames.NewError(frames.CodeValidationInput,
+			"input type of tool %s: arguments are objects, want a struct or a map, not %v", d.Name, reflect.TypeFor[In]())
 	}
 	if d.Schema == nil {
 		if d.Schema, err = SchemaFor[In](); err != nil {
@@ -106,6 +108,9 @@ type Result[T any] struct {
 	Terminate string
 	// Usage is the tool's own use of models; nil for none.
 	Usage any
+	// Err makes it an error result that the value stands beside, such as a
+	// command's output beside its exit status; nil for none.
+	Err error
 }
 
 // richResult is any [Result].
@@ -120,6 +125,9 @@ func (Result[T]) outputSchema() (json.RawMessage, error) { return outputSchema[T
 
 func (r Result[T]) toolResult() (*frames.ToolResult, error) {
 	out := &frames.ToolResult{Parts: r.Parts, Terminate: r.Terminate}
+	if r.Err != nil {
+		out.Err = said(r.Err)
+	}
 	for _, field := range []struct {
 		to    *json.RawMessage
 		value any
@@ -150,7 +158,7 @@ func resultOf(out any) (*frames.ToolResult, error) {
 	case richResult:
 		return v.toolResult()
 	case struct{}:
-		return nil, nil
+		return nil, nil //nolint:nilnil // no result is {}
 	}
 	value, err := encode(out)
 	if err != nil {

@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -47,7 +48,7 @@ type call struct {
 func (c *call) run(ctx context.Context, args json.RawMessage, returned func()) {
 	limit := c.info.Deadline.Sub(c.started)
 	ctx = context.WithValue(ctx, callKey{}, c)
-	ctx, cancel := context.WithDeadlineCause(ctx, c.info.Deadline, timedOut(&c.tool.decl, limit))
+	ctx, cancel := context.WithDeadlineCause(ctx, c.info.Deadline, frames.Timeout(c.info.Tool, limit).WithReplay(c.tool.decl.ReplaySafe()))
 	defer cancel()
 	defer c.keepAlive()()
 	defer c.watch(ctx)()
@@ -55,7 +56,7 @@ func (c *call) run(ctx context.Context, args json.RawMessage, returned func()) {
 	lost := error(panicked(c.info.Tool)) // where the handler panics, or ends its goroutine
 	err := lost
 	defer func() {
-		if p := recover(); err == lost {
+		if p := recover(); errors.Is(err, lost) {
 			c.log.Error("tool panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 		returned()
@@ -128,7 +129,7 @@ func (c *call) settle(res *frames.ToolResult) {
 	c.live.close()
 	err := c.send(res)
 	if frames.CodeOf(err) == frames.CodeTooLarge {
-		res = c.stamped(&frames.ToolResult{Err: tooLarge(err)})
+		res = c.stamped(&frames.ToolResult{Err: tooLarge(frames.AsError(err))})
 		err = c.send(res)
 	}
 	if err != nil {

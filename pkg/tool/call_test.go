@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/tool"
 )
@@ -304,12 +305,11 @@ func TestTooLargeForTheMessage(t *testing.T) {
 	must(t, tool.Add(s, "x", give(tool.Result[int]{Details: []string{strings.Repeat("\x01", 600<<10)}, Parts: []frames.Part{{Type: "text", Text: strings.Repeat("\x01", 1<<20)}}})))
 	r := setup(t)
 	srv := r.serve(s, "i1")
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	m, err := r.caller.NATS().RequestWithContext(ctx, r.caller.InstTool("local", srv.id, "x"), []byte(`{"type":"TOOL_CALL"}`))
+	f := frames.Call("x", nil)
+	x, err := r.caller.Open(context.Background(), r.caller.InstTool("local", srv.id, "x"), frames.JSON, &f)
 	must(t, err)
-	if !strings.Contains(string(m.Data), `"code":"TOO_LARGE"`) {
-		t.Errorf("answer of %d bytes: %.200s", len(m.Data), m.Data)
+	if a := (&pending{t, x}).end(); a.code() != frames.CodeTooLarge || a.result.Err.Effect != frames.EffectDone {
+		t.Errorf("%+v", a.result.Err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nuid"
+
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -144,14 +145,16 @@ func (s *server) serveCall(ctx context.Context, r *bus.Request) {
 		return
 	}
 	c, args, err := s.open(r)
-	if err == nil {
-		err = s.calls.begin(c)
-	}
 	if err != nil {
 		s.refuse(r, err)
 		return
 	}
-	ctx, c.stop = context.WithCancelCause(ctx)
+	ctx, c.stop = context.WithCancelCause(ctx) // before a CANCEL can find the call
+	if err := s.calls.begin(c); err != nil {
+		c.stop(nil)
+		s.refuse(r, err)
+		return
+	}
 	go func() {
 		defer c.stop(nil)
 		defer s.calls.sent()
@@ -185,14 +188,15 @@ func (s *server) open(r *bus.Request) (*call, json.RawMessage, *frames.Error) {
 	}
 	t := s.set.find(name)
 	if t == nil {
-		return nil, nil, frames.NewError(frames.CodeNotFound, "Tool %q not found", name)
+		all, _ := s.set.after(0)
+		return nil, nil, frames.NotFound(name, all)
 	}
 	args, aerr := f.Arguments()
 	switch limit := s.conn.InlineLimit(); {
 	case aerr != nil:
 		return nil, nil, frames.AsError(aerr)
 	case len(args) > limit:
-		return nil, nil, frames.NewError(frames.CodeTooLarge, "the arguments have %d bytes, the limit is %d", len(args), limit)
+		return nil, nil, frames.TooLarge("the arguments of tool "+name, int64(len(args)), int64(limit))
 	}
 	return s.newCall(r, f, t), args, nil
 }
@@ -202,7 +206,7 @@ func (s *server) open(r *bus.Request) (*call, json.RawMessage, *frames.Error) {
 func onlyCall(r *bus.Request, name string) (*frames.Frame, *frames.Error) {
 	f := r.First(frames.TypeToolCall)
 	if f == nil {
-		return nil, badCall("Unknown frame type: %s", r.Frames[0].Type)
+		return nil, frames.UnknownType(r.Frames[0].Type)
 	}
 	for i := range r.Frames {
 		if g := &r.Frames[i]; g.Type == frames.TypeToolCall && g != f {

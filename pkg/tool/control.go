@@ -25,14 +25,14 @@ func (s *server) serveControl(_ context.Context, r *bus.Request) {
 		}
 		return
 	}
-	s.answer(r.Fail(badCall("Unknown frame type: %s", r.Frames[0].Type)))
+	s.answer(r.Fail(frames.UnknownType(r.Frames[0].Type)))
 }
 
 // serveDescribe answers what is asked of every instance.
 func (s *server) serveDescribe(_ context.Context, r *bus.Request) {
 	f := r.First(frames.TypeDescribe)
 	if f == nil {
-		s.answer(r.Fail(badCall("Unknown frame type: %s", r.Frames[0].Type)))
+		s.answer(r.Fail(frames.UnknownType(r.Frames[0].Type)))
 		return
 	}
 	s.describe(r, f.Name)
@@ -47,7 +47,7 @@ func (s *server) serveCancel(_ context.Context, r *bus.Request) {
 			return
 		}
 	}
-	s.answer(r.Fail(badCall("Unknown frame type: %s", r.Frames[0].Type)))
+	s.answer(r.Fail(frames.UnknownType(r.Frames[0].Type)))
 }
 
 func (s *server) answer(err error) {
@@ -95,7 +95,7 @@ func (s *server) cancel(r *bus.Request, f *frames.Frame, tool string) {
 	found := s.calls.which(match)
 	var acks []frames.Frame
 	for _, c := range found {
-		c.stop(cancelled(f.Type))
+		c.stop(frames.Cancelled(c.info.Tool))
 		acks = append(acks, frames.Meta(map[string]any{"cancelling": c.info.ID}, frames.WithCall(c.info.ID, c.info.Tool)))
 	}
 	if len(found) == 0 {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -97,28 +96,8 @@ func notEncodable(what string, cause error) *frames.Error {
 }
 
 // tooLarge is the error of a result that cannot travel, after the tool acted.
-func tooLarge(err error) *frames.Error {
-	return frames.AsError(err).With(func(e *frames.Error) { e.Effect = frames.EffectDone })
-}
-
-// Causes for which a call's context ends.
-
-func timedOut(d *frames.Declaration, limit time.Duration) *frames.Error {
-	ms := limit.Milliseconds()
-	return frames.NewError(frames.CodeTimeout, "Tool %s timed out after %dms", d.Name, ms).With(func(e *frames.Error) {
-		e.Retryable = d.ReplaySafe()
-		e.RetryAfter = min(limit, 5*time.Second)
-	})
-}
-
-func cancelled(by frames.Type) *frames.Error {
-	return frames.NewError(frames.CodeCancelled, "the call was cancelled by %s", by)
-}
-
-func interrupted(d *frames.Declaration, cause error) *frames.Error {
-	return frames.NewError(frames.CodeInterrupted, "the service of tool %s stopped while it ran: %w", d.Name, cause).With(func(e *frames.Error) {
-		e.Retryable = d.ReplaySafe()
-	})
+func tooLarge(e *frames.Error) *frames.Error {
+	return e.With(func(e *frames.Error) { e.Effect = frames.EffectDone })
 }
 
 // errStopped is why calls end that outlast the drain.
@@ -127,11 +106,11 @@ var errStopped = errors.New("the drain's time is over")
 // stopError gives the error of a call whose context ended: the cause decides,
 // not what the handler made of it.
 func stopError(ctx context.Context, d *frames.Declaration) *frames.Error {
-	cause := context.Cause(ctx)
-	if e, ok := cause.(*frames.Error); ok && (e.Code == frames.CodeTimeout || e.Code == frames.CodeCancelled) {
+	e := &frames.Error{}
+	if errors.As(context.Cause(ctx), &e) {
 		return e
 	}
-	return interrupted(d, cause)
+	return frames.Interrupted(d.Name, "").WithReplay(d.ReplaySafe())
 }
 
 func panicked(name string) *frames.Error {

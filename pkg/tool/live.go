@@ -2,6 +2,7 @@ package tool
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -110,7 +111,7 @@ func (l *live) take() []frames.Frame {
 }
 
 func (l *live) with(more ...frames.Option) []frames.Option {
-	return append(l.opts[:len(l.opts):len(l.opts)], more...)
+	return append(slices.Clip(l.opts), more...)
 }
 
 func (s *step) content() map[string]any {

@@ -8,8 +8,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/weavebus/weavebus/pkg/frames"
 	"pgregory.net/rapid"
+
+	"github.com/weavebus/weavebus/pkg/frames"
 )
 
 // Output is bounded in all and in each frame, cut on rune borders, and what was
@@ -62,7 +63,7 @@ func TestClip(t *testing.T) {
 			t.Fatalf("clip(%q, %d) = %q", s, n, got)
 		}
 	})
-	if got := clip("\x80\x80\x80\x80\x80\x80", 5); len(got) == 0 {
+	if got := clip("\x80\x80\x80\x80\x80\x80", 5); got == "" {
 		t.Error("bytes that are no text were cut to nothing")
 	}
 }

@@ -63,10 +63,10 @@ func (c *call) check(r *frames.ToolResult) *frames.Error {
 		return err
 	}
 	if n := size(r); n > c.inline {
-		return tooLarge(frames.NewError(frames.CodeTooLarge, "the result of tool %s has %d bytes, the limit is %d", c.info.Tool, n, c.inline))
+		return tooLarge(frames.TooLarge("the result of tool "+c.info.Tool, int64(n), int64(c.inline)))
 	}
 	if r.Err != nil || c.tool.out == nil {
-		return nil
+		return nil //nolint:nilerr // an error of the tool's own is held to no schema
 	}
 	value := r.Result
 	if value == nil {

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
 	"github.com/weavebus/weavebus/internal/bustest"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/tool"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,6 +47,7 @@ func (r *rig) connect(identity string, opts ...nats.Option) *bus.Conn {
 type service struct {
 	r    *rig
 	id   string
+	conn *bus.Conn
 	stop context.CancelFunc
 	done chan error
 	once sync.Once
@@ -55,13 +57,17 @@ type service struct {
 // serve starts an instance and waits until it is ready; it is stopped with the test.
 func (r *rig) serve(s *tool.Set, id string, opts ...tool.ServeOption) *service {
 	r.t.Helper()
+	return r.serveOn(r.connect("local"), s, id, opts...)
+}
+
+func (r *rig) serveOn(conn *bus.Conn, s *tool.Set, id string, opts ...tool.ServeOption) *service {
+	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	srv := &service{r: r, id: id, stop: cancel, done: make(chan error, 1)}
+	srv := &service{r: r, id: id, conn: conn, stop: cancel, done: make(chan error, 1)}
 	ready := make(chan struct{})
 	opts = append([]tool.ServeOption{
 		tool.Instance(id), tool.OnReady(func() { close(ready) }), tool.Logger(slog.New(slog.DiscardHandler)),
 	}, opts...)
-	conn := r.connect("local")
 	go func() { srv.done <- tool.Serve(ctx, conn, s, opts...) }()
 	r.t.Cleanup(func() {
 		if err := srv.end(); err != nil {

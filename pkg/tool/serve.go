@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -20,7 +21,7 @@ const flushLimit = 10 * time.Second
 // serving is what the options of Serve set.
 type serving struct {
 	drain time.Duration
-	work  context.Context // what calls run under
+	work  context.Context //nolint:containedctx // an option: what calls run under
 	ready func()
 	log   *slog.Logger
 	id    string
@@ -175,7 +176,7 @@ func (s *server) flush(ctx context.Context) error {
 // before: NATS says so behind the back of who subscribes or publishes.
 func (s *server) denied(before error) error {
 	err := s.conn.NATS().LastError()
-	if err == nil || err == before || !errors.Is(err, nats.ErrPermissionViolation) {
+	if err == nil || errors.Is(err, before) || !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
 	}
 	subjects := []string{s.conn.Announce(s.conn.Identity(), s.id)}
@@ -185,7 +186,8 @@ func (s *server) denied(before error) error {
 	if !slices.ContainsFunc(subjects, func(subject string) bool { return strings.Contains(err.Error(), `"`+subject) }) {
 		return nil
 	}
-	return frames.NewError(frames.CodeDenied, "identity %s may not serve tools: connect as one that has the role tool: %w", s.conn.Identity(), err)
+	return frames.NewError(frames.CodeDenied,
+		"identity %s may not serve tools with this key: connect as one that has the role tool, with its key: %w", s.conn.Identity(), err)
 }
 
 // drain ends the service; calls that outlast limit are ended, then given up.
@@ -197,6 +199,9 @@ func (s *server) drain(work context.Context, limit time.Duration, stopWork conte
 	defer after.Stop()
 	select {
 	case <-idle:
+		if !s.conn.NATS().IsConnected() {
+			return nil // nothing runs, and there is nobody to tell
+		}
 		return s.unsubscribe(work)
 	case <-work.Done():
 	case <-after.C:

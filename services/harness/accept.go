@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
 	"github.com/weavebus/weavebus/internal/session"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -50,7 +51,8 @@ func (h *harness) keep(ctx context.Context, r *bus.Request) (id string, err erro
 func (h *harness) keyOf(subject string) (session.Key, error) {
 	key, ok := session.KeyOf(h.conn.Subjects, subject)
 	if !ok || slices.Contains(reserved[:], key.Caller) {
-		return key, frames.NewError(frames.CodeValidationInput, "%q names no caller and session: want letters, digits, _ and -, at most 64 of them", subject)
+		return key, frames.NewError(frames.CodeValidationInput,
+			"%q names no caller and session: want letters, digits, _ and -, at most 64 of them", subject)
 	}
 	return key, nil
 }
@@ -116,5 +118,6 @@ func (h *harness) put(ctx context.Context, key session.Key, id string, data []by
 	case refused:
 		return frames.NewError(frames.CodeUnavailable, "the input cannot be stored: %w", err)
 	}
-	return frames.NewError(frames.CodeUnavailable, "it is not known whether the input was stored, send it again with the same frame ids: %w", err)
+	return frames.NewError(frames.CodeUnavailable,
+		"it is not known whether the input was stored, send it again with the same frame ids: %w", err)
 }

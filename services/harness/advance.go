@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/weavebus/weavebus/internal/session"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -50,7 +51,7 @@ func (h *harness) applyAll(ctx context.Context, key session.Key, head session.He
 		if head, err = h.commit(ctx, key, head, in); err != nil {
 			return head, err
 		}
-		if err = session.Publish(h.conn, &head.Entry); err != nil {
+		if err := session.Publish(h.conn, &head.Entry); err != nil {
 			return head, err
 		}
 	}
@@ -60,6 +61,13 @@ func (h *harness) applyAll(ctx context.Context, key session.Key, head session.He
 type input struct {
 	session.Input
 	err error
+}
+
+func (in *input) apply(s *session.State) []session.Change {
+	if in.err != nil {
+		return s.Refuse(in.Input, in.err)
+	}
+	return s.Apply(in.Input)
 }
 
 // nextInput reads the first stored message behind the cursor.
@@ -90,19 +98,15 @@ func (h *harness) commit(ctx context.Context, key session.Key, head session.Head
 }
 
 func (h *harness) write(ctx context.Context, key session.Key, first bool, in input) (session.Head, error) {
-	apply := func(s *session.State) ([]session.Change, error) {
-		if in.err != nil {
-			return s.Refuse(in.Input, in.err), nil
-		}
-		return s.Apply(in.Input), nil
+	apply := func(s *session.State) ([]session.Change, error) { return in.apply(s), nil }
+	if !first {
+		return h.store.Update(ctx, key, apply)
 	}
-	if first {
-		head, err := h.store.Create(ctx, key, apply)
-		if frames.CodeOf(err) != frames.CodeConflict { // another replica made it
-			return head, err
-		}
+	head, err := h.store.Create(ctx, key, apply)
+	if frames.CodeOf(err) == frames.CodeConflict { // another replica made it
+		head, err = h.store.Update(ctx, key, apply)
 	}
-	return h.store.Update(ctx, key, apply)
+	return head, err
 }
 
 // wakeTimeout is how long an owner may take to say that it heard.

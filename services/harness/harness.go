@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/weavebus/weavebus/internal/app"
 	"github.com/weavebus/weavebus/internal/assets"
 	"github.com/weavebus/weavebus/internal/session"

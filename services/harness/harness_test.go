@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -50,12 +51,12 @@ func idle(t *testing.T, mesh *bustest.Mesh) {
 	}
 }
 
-// contract: G1, G5, G19, G28, G58
+// contract: G9, G28, G58
 func TestSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mesh := bustest.Start(t)
 		begin(t, mesh)
-		c, l := dial(t, mesh, "s1"), newLoop(t, mesh, "i1")
+		c, l := dial(t, mesh, "s1"), newLoop(t, mesh)
 		l.listen(true)
 
 		id := c.must(frames.Param("workspace", "demo", frames.WithID("p1")), frames.Param("task", "look"), frames.Param("model", "a/b"), frames.Start())
@@ -114,7 +115,7 @@ func TestTextsOnTheBus(t *testing.T) {
 	})
 }
 
-// contract: G29, G36, B55
+// contract: G29
 func TestRefusedInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mesh := bustest.Start(t)
@@ -220,7 +221,7 @@ func checkOrder(t *testing.T, store *session.Store, key session.Key, values int)
 		t.Fatalf("%s: %d entries, want %d, %v", key, len(entries), values+2, err)
 	}
 	for v := range values {
-		if got := string(entries[v+1].State.Params["top_p"]); got != fmt.Sprint(v) {
+		if got := string(entries[v+1].State.Params["top_p"]); got != strconv.Itoa(v) {
 			t.Fatalf("%s: entry %d has %s, want %d", key, v+2, got, v)
 		}
 	}
@@ -237,7 +238,7 @@ func TestRedeliveredWakeup(t *testing.T) {
 			t.Fatal(err)
 		}
 		deadReplica(t, mesh, store)
-		c, l := dial(t, mesh, "s1"), newLoop(t, mesh, "i1")
+		c, l := dial(t, mesh, "s1"), newLoop(t, mesh)
 		begin(t, mesh)
 		synctest.Wait()
 		if got := c.frames(); len(got) != 0 {
@@ -280,6 +281,7 @@ func deadReplica(t *testing.T, mesh *bustest.Mesh, store *session.Store) {
 	}
 }
 
+// contract: G5
 // case: WS-H17
 func TestRestartKeepsSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -296,11 +298,12 @@ func TestRestartKeepsSessions(t *testing.T) {
 		mesh.Restart(t)
 
 		begin(t, mesh)
-		again, l := dial(t, mesh, "s1"), newLoop(t, mesh, "i1")
+		again, l := dial(t, mesh, "s1"), newLoop(t, mesh)
 		if s := again.get(); s["status"] != "thinking" || s["currentTurn"] != 1.0 || s["n"] != 1.0 {
 			t.Errorf("state after the restart: %v", s)
 		}
 		again.must(frames.Text("two"))
+		synctest.Wait()
 		l.job()
 		l.take(s1)
 		l.answer(s1, "first")
@@ -353,6 +356,7 @@ func TestForeignInput(t *testing.T) {
 }
 
 // What does not fit into a state is refused, and the session goes on.
+// contract: G36
 func TestInputOverTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mesh := bustest.Start(t)
@@ -365,6 +369,9 @@ func TestInputOverTheState(t *testing.T) {
 		last := c.frames()
 		if got := summaryOf(&last[5]); !strings.HasPrefix(got, "TOO_LARGE: the session's state would be") || !strings.HasSuffix(got, " big") {
 			t.Errorf("frames %q", summary(last))
+		}
+		if told := string(last[5].Content); strings.Contains(told, "xxx") {
+			t.Error("the error tells the input's content")
 		}
 		if s := c.get(); len(s["queued"].([]any)) != 1 {
 			t.Errorf("state %v", s)
@@ -397,7 +404,6 @@ func TestWithoutStreams(t *testing.T) {
 }
 
 // A reply subject that is not the caller's inbox is not answered, nor acted on.
-// contract: B55
 func TestForeignReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mesh := bustest.Start(t)
@@ -419,6 +425,27 @@ func TestForeignReply(t *testing.T) {
 		synctest.Wait()
 		if _, err := c.ask(map[string]any{"op": "get", "sid": "s1"}); frames.CodeOf(err) != frames.CodeNotFound {
 			t.Errorf("acted on: %v", err)
+		}
+	})
+}
+
+// A stream that is gone fails the input that comes, and nothing else.
+func TestStreamIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mesh := bustest.Start(t)
+		begin(t, mesh)
+		c := dial(t, mesh, "s1")
+		c.start()
+		c.until("idle 0")
+		if err := mesh.JetStream(t, "admin").DeleteStream(t.Context(), assets.InStream(mesh.Prefix())); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.send(frames.Text("lost")); frames.CodeOf(err) != frames.CodeUnavailable {
+			t.Errorf("input without a stream: %v, want UNAVAILABLE", err)
+		}
+		time.Sleep(time.Minute)
+		if s := c.get(); s["status"] != "idle" {
+			t.Errorf("state %v", s)
 		}
 	})
 }

@@ -33,21 +33,24 @@ func begin(t *testing.T, mesh *bustest.Mesh) (stop func()) {
 		Identity: "harness", Prefix: mesh.Prefix(), NATS: mesh.Connect(t, "harness"),
 		Log: slog.New(slog.DiscardHandler), Work: context.Background(),
 	}
-	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- harness.New(harness.Config{}).Run(ctx, env, func() { close(ready) }) }()
+	ready, done := make(chan struct{}), make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = harness.New(harness.Config{}).Run(ctx, env, func() { close(ready) })
+	}()
 	select {
 	case <-ready:
-	case err := <-done:
+	case <-done:
 		t.Fatalf("the harness did not start: %v", err)
 	}
-	stop = sync.OnceFunc(func() {
+	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if <-done; err != nil {
 			t.Errorf("the harness did not drain: %v", err)
 		}
 	})
-	t.Cleanup(stop)
-	return stop
+	return func() { cancel(); <-done }
 }
 
 // client is a caller with its readers.
@@ -202,7 +205,7 @@ func (c *client) ask(content map[string]any) ([]string, error) {
 	c.t.Helper()
 	q := frames.Meta(content)
 	answer, err := c.conn.Request(c.t.Context(), c.conn.Sessions("me"), &q)
-	var out []string
+	out := make([]string, 0, len(answer))
 	for _, f := range answer {
 		text, jerr := f.Content.JSON()
 		if jerr != nil {
@@ -219,7 +222,9 @@ func (c *client) get() map[string]any {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	var out struct{ Session map[string]any }
+	var out struct {
+		Session map[string]any `json:"session"`
+	}
 	if err := json.Unmarshal([]byte(got[0]), &out); err != nil {
 		c.t.Fatal(err)
 	}
@@ -235,7 +240,7 @@ func pointers(fs []frames.Frame) []*frames.Frame {
 }
 
 func summary(fs []frames.Frame) []string {
-	var out []string
+	out := make([]string, 0, len(fs))
 	for i := range fs {
 		out = append(out, summaryOf(&fs[i]))
 	}
@@ -268,7 +273,7 @@ type loop struct {
 	woken chan uint64
 }
 
-func newLoop(t *testing.T, mesh *bustest.Mesh, instance string) *loop {
+func newLoop(t *testing.T, mesh *bustest.Mesh) *loop {
 	t.Helper()
 	js := mesh.JetStream(t, "loop")
 	store, err := session.Open(t.Context(), js, mesh.Prefix())
@@ -280,7 +285,7 @@ func newLoop(t *testing.T, mesh *bustest.Mesh, instance string) *loop {
 		t.Fatal(err)
 	}
 	return &loop{t: t, conn: connect(t, mesh, "loop"), store: store, jobs: jobs, woken: make(chan uint64, 100),
-		owner: session.Owner{Nonce: "nonce-" + instance, Identity: "loop", Instance: instance}}
+		owner: session.Owner{Nonce: "nonce", Identity: "loop", Instance: "i1"}}
 }
 
 // listen answers wake-ups, as long as answers is true.
@@ -318,7 +323,7 @@ func (l *loop) job() jetstream.Msg {
 	return m
 }
 
-func (l *loop) update(key session.Key, tr session.Transition) session.Head {
+func (l *loop) update(key session.Key, tr session.Transition) {
 	l.t.Helper()
 	head, err := l.store.Update(l.t.Context(), key, tr)
 	if err != nil {
@@ -327,18 +332,17 @@ func (l *loop) update(key session.Key, tr session.Transition) session.Head {
 	if err := session.Publish(l.conn, &head.Entry); err != nil {
 		l.t.Fatal(err)
 	}
-	return head
 }
 
-func (l *loop) take(key session.Key) session.Head {
+func (l *loop) take(key session.Key) {
 	l.t.Helper()
-	return l.update(key, func(s *session.State) ([]session.Change, error) { return s.Take(l.owner) })
+	l.update(key, func(s *session.State) ([]session.Change, error) { return s.Take(l.owner) })
 }
 
 // answer ends the turn with a text.
-func (l *loop) answer(key session.Key, text string) session.Head {
+func (l *loop) answer(key session.Key, text string) {
 	l.t.Helper()
-	return l.update(key, func(s *session.State) ([]session.Change, error) {
+	l.update(key, func(s *session.State) ([]session.Change, error) {
 		var a session.Answer
 		a.Message.Text = text
 		return s.Assistant(l.owner, a)

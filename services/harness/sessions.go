@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/weavebus/weavebus/internal/session"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -57,7 +58,8 @@ func questionOf(r *bus.Request) (question, error) {
 		return question{}, frames.NewError(frames.CodeValidationInput, "%q names no caller", r.Subject)
 	}
 	if q.op != "list" && !frames.ValidName(q.sid) {
-		return question{}, frames.NewError(frames.CodeValidationInput, "sid %q: want letters, digits, _ and -, at most 64 of them", q.sid[:min(len(q.sid), 64)])
+		return question{}, frames.NewError(frames.CodeValidationInput,
+			"sid %q: want letters, digits, _ and -, at most 64 of them", q.sid[:min(len(q.sid), 64)])
 	}
 	return q, nil
 }

@@ -42,7 +42,7 @@ func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mesh := bustest.Start(t)
 		begin(t, mesh)
-		c, l := dial(t, mesh, "s1"), newLoop(t, mesh, "i1")
+		c, l := dial(t, mesh, "s1"), newLoop(t, mesh)
 		c.start(frames.Text("one"))
 		c.until("thinking 1")
 		l.take(s1)

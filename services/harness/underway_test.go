@@ -27,7 +27,7 @@ func TestOwnerIsWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mesh := bustest.Start(t)
 		begin(t, mesh)
-		c, l := dial(t, mesh, "s1"), newLoop(t, mesh, "i1")
+		c, l := dial(t, mesh, "s1"), newLoop(t, mesh)
 		l.listen(true)
 		working(t, c, l)
 		c.must(frames.NewFrame(frames.TypeCancel, nil))
@@ -47,7 +47,7 @@ func TestOwnerIsSilentThenGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mesh := bustest.Start(t)
 		begin(t, mesh)
-		c, l := dial(t, mesh, "s1"), newLoop(t, mesh, "i1")
+		c, l := dial(t, mesh, "s1"), newLoop(t, mesh)
 		sub := l.listen(false)
 		working(t, c, l)
 		c.must(frames.Param("temperature", 1))
@@ -71,7 +71,7 @@ func TestInboxIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mesh := bustest.Start(t)
 		begin(t, mesh)
-		c, l := dial(t, mesh, "s1"), newLoop(t, mesh, "i1")
+		c, l := dial(t, mesh, "s1"), newLoop(t, mesh)
 		l.listen(false)
 		working(t, c, l)
 		var err error
@@ -94,7 +94,7 @@ func TestReleasedJobStillStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mesh := bustest.Start(t, bustest.WithAckWait(time.Hour))
 		begin(t, mesh)
-		c, l := dial(t, mesh, "s1"), newLoop(t, mesh, "i1")
+		c, l := dial(t, mesh, "s1"), newLoop(t, mesh)
 		job := working(t, c, l)
 		meta, err := job.Metadata()
 		if err != nil {
@@ -126,7 +126,7 @@ func TestOneJob(t *testing.T) {
 		mesh := bustest.Start(t)
 		begin(t, mesh)
 		begin(t, mesh)
-		c, l := dial(t, mesh, "s1"), newLoop(t, mesh, "i1")
+		c, l := dial(t, mesh, "s1"), newLoop(t, mesh)
 		c.start(frames.Text("one"))
 		for range 5 {
 			c.must(frames.Param("temperature", 1))
@@ -149,7 +149,7 @@ func TestGetPostsALostJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mesh := bustest.Start(t)
 		begin(t, mesh)
-		c, l := dial(t, mesh, "s1"), newLoop(t, mesh, "i1")
+		c, l := dial(t, mesh, "s1"), newLoop(t, mesh)
 		c.start(frames.Text("one"))
 		c.until("thinking 1")
 		if err := l.job().DoubleAck(t.Context()); err != nil { // lost: nobody took the session

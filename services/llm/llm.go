@@ -16,11 +16,10 @@ import (
 	"github.com/weavebus/weavebus/pkg/provider"
 )
 
-// Identity is who the service connects as.
-const Identity = "llm"
-
 // Config sets up the service.
 type Config struct {
+	// Identity is who the service connects as. Default: "llm".
+	Identity string
 	// Providers are what is put on the bus, each under its own name. Required.
 	Providers []provider.Provider
 	// Concurrency is how many requests run at once, of all providers together.
@@ -31,6 +30,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
+	if c.Identity == "" {
+		c.Identity = "llm"
+	}
 	if c.Concurrency == 0 {
 		c.Concurrency = 64
 	}
@@ -42,6 +44,8 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	switch {
+	case !frames.ValidName(c.Identity):
+		return invalid("Identity: %q is no name", c.Identity)
 	case len(c.Providers) == 0:
 		return invalid("Providers: none given")
 	case c.Concurrency < 0:
@@ -64,8 +68,8 @@ func invalid(format string, args ...any) error {
 
 // New makes the service.
 func New(cfg Config) app.Service {
+	cfg = cfg.withDefaults()
 	run := func(ctx context.Context, env app.Env, ready func()) error {
-		cfg := cfg.withDefaults()
 		if err := cfg.validate(); err != nil {
 			return err
 		}
@@ -80,7 +84,7 @@ func New(cfg Config) app.Service {
 		}
 		return a.run(ctx, env.Work, ready)
 	}
-	return app.Service{Name: "llm", Stage: app.StageTools, Identity: Identity, Run: run}
+	return app.Service{Name: "llm", Stage: app.StageTools, Identity: cfg.Identity, Run: run}
 }
 
 // adapter is one running service.

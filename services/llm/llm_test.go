@@ -161,7 +161,7 @@ func TestProviderThatPanics(t *testing.T) {
 func TestSlowModelIsWaitedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		slow := fake{"fake", func(_ context.Context, _ *provider.Request, yield func(provider.Event, error) bool) {
-			time.Sleep(time.Minute) // virtual time
+			<-time.After(time.Minute) // virtual time
 			yield(provider.Stop{Reason: provider.StopDone}, nil)
 		}}
 		r.serve(llm.Config{Providers: []provider.Provider{slow}, Concurrency: 1})
@@ -238,7 +238,7 @@ func TestCallerThatIsGone(t *testing.T) {
 		if err := r.loop.NATS().PublishMsg(&nats.Msg{Subject: r.loop.LLM("fake"), Reply: "_INBOX.loop.gone", Data: data}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(6 * time.Second) // virtual time
+		<-time.After(6 * time.Second) // virtual time
 		synctest.Wait()
 		if ended.Load() != 1 {
 			t.Error("the provider still works for nobody")
@@ -249,7 +249,7 @@ func TestCallerThatIsGone(t *testing.T) {
 func TestDrainAnswersWhatItTook(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		slow := fake{"fake", func(_ context.Context, _ *provider.Request, yield func(provider.Event, error) bool) {
-			time.Sleep(3 * time.Second) // virtual time
+			<-time.After(3 * time.Second) // virtual time
 			yield(provider.Stop{Reason: provider.StopDone}, nil)
 		}}
 		s := r.serve(llm.Config{Providers: []provider.Provider{slow}})

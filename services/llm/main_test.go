@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -66,6 +67,18 @@ type service struct {
 	err        error
 }
 
+// end stops the service, hard where it does not end by itself.
+func (s *service) end() {
+	s.stop()
+	select {
+	case <-s.done:
+	case <-time.After(time.Second): // virtual time
+		s.kill()
+		<-s.done
+	}
+	<-time.After(time.Second) // what the connection drains meanwhile
+}
+
 var errHard = errors.New("the soft stop is over")
 
 func (r *rig) serve(cfg llm.Config) *service {
@@ -74,7 +87,7 @@ func (r *rig) serve(cfg llm.Config) *service {
 	work, kill := context.WithCancelCause(context.WithoutCancel(r.t.Context()))
 	s := &service{stop: stop, kill: func() { kill(errHard) }, done: make(chan struct{})}
 	env := app.Env{
-		Identity: llm.Identity, Prefix: "wb", NATS: r.mesh.Connect(r.t, llm.Identity), Work: work,
+		Identity: "llm", Prefix: "wb", NATS: r.mesh.Connect(r.t, "llm"), Work: work,
 		Log: slog.New(slog.DiscardHandler),
 	}
 	ready := make(chan struct{})
@@ -87,11 +100,11 @@ func (r *rig) serve(cfg llm.Config) *service {
 	case <-s.done:
 		r.t.Fatal(s.err)
 	}
-	r.t.Cleanup(func() { stop(); s.kill(); <-s.done })
+	r.t.Cleanup(s.end)
 	return s
 }
 
 // envWithout is an environment for a service that does not come to use it.
 func envWithout(r *rig) app.Env {
-	return app.Env{Identity: llm.Identity, Prefix: "wb", Work: r.t.Context(), Log: slog.New(slog.DiscardHandler)}
+	return app.Env{Identity: "llm", Prefix: "wb", Work: r.t.Context(), Log: slog.New(slog.DiscardHandler)}
 }

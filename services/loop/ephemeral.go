@@ -138,7 +138,7 @@ func (l *loop) ephemeral(r *run) engine.Config {
 	call := dispatch.Call{Caller: r.key.caller, Workspace: r.params.Workspace, Depth: r.depth}
 	return engine.Config{
 		Params: r.params, Start: engine.Start{Messages: r.params.Messages},
-		Model: l.models, Tools: &tools{l.d.Dispatcher, r.params.Tools, call}, Journal: engine.NewMemory(r.uid, r.send),
+		Model: l.models, Tools: &tools{l.conn, l.d.Dispatcher, r.params.Tools, call}, Journal: engine.NewMemory(r.uid, r.send),
 		Stream: func(int) string { return r.key.streamID },
 		Live: func(f frames.Frame) {
 			if f.Type == frames.TypeTick {

@@ -29,7 +29,7 @@ type run struct {
 func params(pairs ...any) []*frames.Frame {
 	out := make([]*frames.Frame, 0, len(pairs)/2+1)
 	for i := 0; i < len(pairs); i += 2 {
-		f := frames.Param(pairs[i].(string), pairs[i+1]) //nolint:forcetypeassert // of this test
+		f := frames.Param(pairs[i].(string), pairs[i+1])
 		out = append(out, &f)
 	}
 	return out
@@ -77,7 +77,7 @@ func (u *run) until(t frames.Type) frames.Frame {
 func (u *run) all() []string {
 	u.r.t.Helper()
 	u.until(frames.TypeEnd)
-	var out []string
+	out := make([]string, 0, len(u.got))
 	for i := range u.got {
 		out = append(out, brief(&u.got[i]))
 	}
@@ -89,7 +89,7 @@ func TestRunOverTheBus(t *testing.T) {
 	for _, enc := range []frames.Encoding{frames.Msgpack, frames.JSON} {
 		t.Run(enc.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
-				r.tools("a", func(s *tool.Set) {
+				r.tools(func(s *tool.Set) {
 					r.add(s, frames.Declaration{Name: "slow", Schema: anything}, after(20*time.Second))
 					r.add(s, frames.Declaration{Name: "fast", Schema: anything}, after(time.Second))
 				})
@@ -147,7 +147,7 @@ func (u *run) checkIDs() {
 // contract: E12, B38
 func TestCallsOfOneLockRunOneAtATime(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "edit", Schema: anything, LockKey: "path"}, after(time.Second))
 			r.add(s, frames.Declaration{Name: "alone", Schema: anything, ExecutionMode: frames.Sequential}, after(time.Second))
 		})
@@ -165,7 +165,7 @@ func TestCallsOfOneLockRunOneAtATime(t *testing.T) {
 // case: loop-15-validation-error-loops-back
 func TestWhatFailsGoesBackToTheModel(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "fly", Schema: json.RawMessage(`{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}`)}, after(time.Second))
 			r.add(s, frames.Declaration{Name: "hidden", Schema: anything}, after(time.Second))
 			r.add(s, frames.Declaration{Name: "fire", Schema: anything, Annotations: frames.Annotations{RequiresConfirmation: true}}, after(time.Second))
@@ -206,7 +206,7 @@ func TestWhatFailsGoesBackToTheModel(t *testing.T) {
 // case: WS-L07
 func TestRunsLimitOverTheBus(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything}, after(time.Second))
 		})
 		r.loop(loop.Config{})
@@ -230,7 +230,7 @@ const loop3 = 3
 // case: WS-L06
 func TestAbort(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything, ExecutionMode: frames.Sequential}, after(25*time.Second))
 		})
 		r.loop(loop.Config{})
@@ -290,13 +290,13 @@ func TestAbortWhileTheModelSpeaks(t *testing.T) {
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("ended after %v", took)
 		}
-		time.Sleep(2 * time.Minute) // the adapter of this test ends
+		<-time.After(2 * time.Minute) // the adapter of this test ends
 	})
 }
 
 func TestCancelOfOneCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything}, after(25*time.Second))
 		})
 		r.loop(loop.Config{})
@@ -318,7 +318,7 @@ func TestCancelOfOneCall(t *testing.T) {
 func TestClientThatVanishes(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		ended := make(chan error, 1)
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything, TimeoutMs: new(int64)}, func(ctx context.Context, _ json.RawMessage) (any, error) {
 				<-ctx.Done()
 				ended <- context.Cause(ctx)
@@ -384,7 +384,7 @@ func TestRunsAreBoundedForEachDepth(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.loop(loop.Config{Runs: 1})
 		r.play = func(context.Context, int, *provider.Request) ([]provider.Event, error) {
-			time.Sleep(time.Second) // virtual time
+			<-time.After(time.Second) // virtual time
 			return answer("done"), nil
 		}
 		first := r.start(frames.Msgpack, "a")
@@ -407,7 +407,7 @@ func TestStreamIdThatRunsAlready(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.loop(loop.Config{})
 		r.play = func(context.Context, int, *provider.Request) ([]provider.Event, error) {
-			time.Sleep(time.Second) // virtual time
+			<-time.After(time.Second) // virtual time
 			return answer("done"), nil
 		}
 		first := r.start(frames.Msgpack, "a")
@@ -420,7 +420,7 @@ func TestStreamIdThatRunsAlready(t *testing.T) {
 
 func TestStopLetsRunsEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything}, after(3*time.Second))
 		})
 		p := r.loop(loop.Config{})
@@ -439,7 +439,7 @@ func TestStopLetsRunsEnd(t *testing.T) {
 
 func TestHardStopEndsRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		r.tools("a", func(s *tool.Set) {
+		r.tools(func(s *tool.Set) {
 			r.add(s, frames.Declaration{Name: "f", Schema: anything}, after(25*time.Second))
 		})
 		p := r.loop(loop.Config{})

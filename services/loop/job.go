@@ -36,6 +36,8 @@ type job struct {
 
 	mu       sync.Mutex
 	runner   *engine.Runner // of the turn that runs
+	turn     uint64         // the epoch with which that turn began
+	cancel   uint64         // the same of a turn that somebody wants to end
 	draining bool
 }
 
@@ -134,7 +136,7 @@ func (j *job) turns(work context.Context) error {
 	defer lost(nil)
 	defer j.lease.keep(ctx, lost)()
 	for j.head.State.Work() {
-		if err := j.turn(ctx); err != nil {
+		if err := j.runTurn(ctx); err != nil {
 			return err
 		}
 	}
@@ -155,11 +157,11 @@ func (j *job) release(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// turn runs one user turn, or what is left of it.
-func (j *job) turn(ctx context.Context) error {
+// runTurn runs one user turn, or what is left of it.
+func (j *job) runTurn(ctx context.Context) error {
 	cfg, err := j.config(ctx)
 	if err == nil {
-		err = j.runTurn(ctx, cfg)
+		err = j.drive(ctx, cfg)
 	}
 	switch {
 	case err == nil, ctx.Err() != nil, errors.Is(err, errLost), errors.Is(err, engine.ErrDrained):
@@ -174,10 +176,10 @@ func (j *job) turn(ctx context.Context) error {
 	return j.endTurn(ctx, err)
 }
 
-func (j *job) runTurn(ctx context.Context, cfg engine.Config) error {
+func (j *job) drive(ctx context.Context, cfg engine.Config) error {
 	r := engine.New(cfg)
-	j.attach(r)
-	defer j.attach(nil)
+	j.attach(r, j.head.State.TurnEpoch)
+	defer j.attach(nil, 0)
 	_, err := r.Run(ctx)
 	return err
 }
@@ -195,17 +197,17 @@ func (j *job) endTurn(ctx context.Context, cause error) error {
 }
 
 // attach makes r the runner that is told to cancel and to drain.
-func (j *job) attach(r *engine.Runner) {
+func (j *job) attach(r *engine.Runner, turn uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.runner = r
+	j.runner, j.turn = r, turn
 	if r == nil {
 		return
 	}
 	if j.draining {
 		r.Drain()
 	}
-	if j.head.State.Cancel {
+	if j.cancel == turn {
 		r.Cancel()
 	}
 }
@@ -222,14 +224,16 @@ func (j *job) drain() {
 // wake makes the job read its session's head.
 func (j *job) wake() { j.lease.look() }
 
-// seen acts on a state that was read or written: somebody may want the turn to end.
+// seen acts on a state that was read or written: somebody may want its turn to
+// end. A state that was read late means no turn after its own.
 func (j *job) seen(s *session.State) {
 	if !s.Cancel {
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.runner != nil {
+	j.cancel = max(j.cancel, s.TurnEpoch)
+	if j.runner != nil && j.turn == s.TurnEpoch {
 		j.runner.Cancel()
 	}
 }

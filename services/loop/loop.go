@@ -24,11 +24,10 @@ import (
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
-// Identity is who the service connects as.
-const Identity = "loop"
-
 // Config sets up the loop.
 type Config struct {
+	// Identity is who the service connects as. Default: "loop".
+	Identity string
 	// Dispatch bounds queues and waits of tool calls. Default: those of dispatch.Config.
 	Dispatch dispatch.Config
 	// Sessions is how many sessions this process works on at once. Default: 64.
@@ -39,6 +38,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
+	if c.Identity == "" {
+		c.Identity = "loop"
+	}
 	if c.Sessions == 0 {
 		c.Sessions = 64
 	}
@@ -50,6 +52,8 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	switch {
+	case !frames.ValidName(c.Identity):
+		return frames.NewError(frames.CodeValidationInput, "loop: Identity: %q is no name", c.Identity)
 	case c.Sessions < 0:
 		return frames.NewError(frames.CodeValidationInput, "loop: Sessions: %d is negative", c.Sessions)
 	case c.Runs < 0:
@@ -60,8 +64,8 @@ func (c Config) validate() error {
 
 // New makes the loop's service.
 func New(cfg Config) app.Service {
+	cfg = cfg.withDefaults()
 	run := func(ctx context.Context, env app.Env, ready func()) error {
-		cfg := cfg.withDefaults()
 		if err := cfg.validate(); err != nil {
 			return err
 		}
@@ -70,8 +74,9 @@ func New(cfg Config) app.Service {
 			return err
 		}
 		defer conn.Close()
-		cfg.Dispatch.Log = env.Log
-		d, err := dispatch.Follow(ctx, env.Work, conn, cfg.Dispatch)
+		calls := cfg.Dispatch
+		calls.Log = env.Log
+		d, err := dispatch.Follow(ctx, env.Work, conn, calls)
 		if err != nil {
 			return err
 		}
@@ -85,7 +90,7 @@ func New(cfg Config) app.Service {
 		}
 		return l.run(ctx, env.Work, ready)
 	}
-	return app.Service{Name: "loop", Stage: app.StageLoop, Identity: Identity, Run: run}
+	return app.Service{Name: "loop", Stage: app.StageLoop, Identity: cfg.Identity, Run: run}
 }
 
 // loop is one running service.

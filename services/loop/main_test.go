@@ -39,19 +39,19 @@ type rig struct {
 	play func(ctx context.Context, n int, req *provider.Request) ([]provider.Event, error)
 }
 
-func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
+func inBubble(t *testing.T, test func(t *testing.T, r *rig), opts ...bustest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, mesh: bustest.Start(t)}
+		r := &rig{t: t, mesh: bustest.Start(t, opts...)}
 		r.me = r.connect("me")
 		r.adapter()
 		test(t, r)
 	})
 }
 
-func (r *rig) connect(identity string, opts ...nats.Option) *bus.Conn {
+func (r *rig) connect(identity string) *bus.Conn {
 	r.t.Helper()
-	c, err := bus.New(r.mesh.Connect(r.t, identity, opts...), identity)
+	c, err := bus.New(r.mesh.Connect(r.t, identity), identity)
 	r.must(err)
 	r.t.Cleanup(c.Close)
 	return c
@@ -153,6 +153,18 @@ func (p *process) crash() {
 	<-p.done
 }
 
+// end stops the service, hard where it does not end by itself.
+func (p *process) end() {
+	p.stop()
+	select {
+	case <-p.done:
+	case <-time.After(time.Second): // virtual time
+		p.kill()
+		<-p.done
+	}
+	<-time.After(time.Second) // what the connection drains meanwhile
+}
+
 var errHard = errors.New("the soft stop is over")
 
 func (r *rig) loop(cfg loop.Config) *process {
@@ -160,10 +172,10 @@ func (r *rig) loop(cfg loop.Config) *process {
 	ctx, stop := context.WithCancel(r.t.Context())
 	work, kill := context.WithCancelCause(context.WithoutCancel(r.t.Context()))
 	p := &process{
-		conn: r.mesh.Connect(r.t, loop.Identity, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})),
+		conn: r.mesh.Connect(r.t, "loop", nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})),
 		stop: stop, kill: func() { kill(errHard) }, done: make(chan struct{}),
 	}
-	env := app.Env{Identity: loop.Identity, Prefix: "wb", NATS: p.conn, Work: work, Log: slog.New(slog.NewTextHandler(logTo{r.t}, nil))}
+	env := app.Env{Identity: "loop", Prefix: "wb", NATS: p.conn, Work: work, Log: slog.New(slog.NewTextHandler(logTo{r.t}, nil))}
 	ready := make(chan struct{})
 	go func() {
 		defer close(p.done)
@@ -174,7 +186,7 @@ func (r *rig) loop(cfg loop.Config) *process {
 	case <-p.done:
 		r.t.Fatal(p.err)
 	}
-	r.t.Cleanup(func() { stop(); p.kill(); <-p.done })
+	r.t.Cleanup(p.end)
 	return p
 }
 
@@ -191,29 +203,31 @@ func (l logTo) Write(b []byte) (int, error) {
 // handler runs a call of a test's tool.
 type handler = func(ctx context.Context, args json.RawMessage) (any, error)
 
-// tools serves tools on an instance until the test's end, or until the function
+// tools serves tools on the instance a until the test's end, or until the function
 // it gives is called.
-func (r *rig) tools(id string, add func(s *tool.Set)) (stop func()) {
+func (r *rig) tools(add func(s *tool.Set)) (stop func()) {
 	r.t.Helper()
 	set := tool.NewSet("test")
 	add(set)
 	conn := r.connect("local")
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
-	ready, done := make(chan struct{}), make(chan error, 1)
+	ready, done := make(chan struct{}), make(chan struct{})
+	var err error
 	go func() {
-		done <- tool.Serve(ctx, conn, set, tool.Instance(id), tool.OnReady(func() { close(ready) }), tool.Logger(slog.New(slog.DiscardHandler)))
+		defer close(done)
+		err = tool.Serve(ctx, conn, set, tool.Instance("a"), tool.OnReady(func() { close(ready) }), tool.Logger(slog.New(slog.DiscardHandler)))
 	}()
 	select {
 	case <-ready:
-	case err := <-done:
+	case <-done:
 		r.t.Fatal(err)
 	}
-	stop = sync.OnceFunc(func() {
+	stop = func() {
 		cancel()
-		if err := <-done; err != nil {
-			r.t.Errorf("tools %s: %v", id, err)
+		if <-done; err != nil {
+			r.t.Errorf("tools: %v", err)
 		}
-	})
+	}
 	r.t.Cleanup(stop)
 	synctest.Wait()
 	return stop

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"context"
 	"sync"
 
 	"github.com/weavebus/weavebus/pkg/bus"
@@ -38,11 +39,7 @@ func (o *out) live(f frames.Frame) {
 		return
 	}
 	f.Epoch, f.Seq = o.epoch, o.seq+1
-	data, err := frames.Encode(o.encoding, &f)
-	if err != nil {
-		return
-	}
-	if o.conn.NATS().Publish(o.subject, data) == nil {
+	if o.conn.Publish(context.Background(), o.subject, o.encoding, &f) == nil {
 		o.seq++
 	}
 }

@@ -98,10 +98,23 @@ func (h *harness) nudge(head *session.Head) {
 		}
 		return
 	}
-	if head.State.Work() {
-		_, err := h.jobs.Post(h.r.t.Context(), h.key)
-		h.r.must(err)
+	for head.State.Work() && !h.underWay(head) {
+		<-time.After(250 * time.Millisecond) // virtual time
 	}
+}
+
+// underWay posts the session's job. One that stands counts, unless it is the job
+// with which the session was given up, and which is about to be acknowledged.
+func (h *harness) underWay(head *session.Head) bool {
+	h.r.t.Helper()
+	stands, err := h.jobs.Post(h.r.t.Context(), h.key)
+	h.r.must(err)
+	if !stands {
+		return true
+	}
+	n, err := h.jobs.Standing(h.r.t.Context(), h.key)
+	h.r.must(err)
+	return n != 0 && n != head.State.Job
 }
 
 func (h *harness) say(text string) { h.r.t.Helper(); h.input(frames.Text(text)) }
@@ -186,7 +199,7 @@ func (h *harness) settled() {
 		if head.State.Owner == nil && n == 0 {
 			return
 		}
-		time.Sleep(100 * time.Millisecond) // virtual time
+		<-time.After(100 * time.Millisecond) // virtual time
 	}
 	h.r.t.Fatalf("not given up: owner %+v", h.head().State.Owner)
 }
@@ -212,10 +225,10 @@ func (h *harness) check() {
 	results := map[string]int{}
 	for _, e := range entries {
 		for _, c := range e.Changes {
-			switch {
-			case c.Kind == session.ChangeResult:
+			switch c.Kind {
+			case session.ChangeResult:
 				results[c.CallID]++
-			case c.Kind == session.ChangeMessage:
+			case session.ChangeMessage:
 				for _, call := range c.Message.Calls {
 					results[call.ID] += 0
 				}

@@ -8,12 +8,14 @@ import (
 	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/internal/engine"
 	"github.com/weavebus/weavebus/internal/registry"
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
 )
 
 // tools are the mesh's tools as one run may call them.
 type tools struct {
+	conn     *bus.Conn
 	d        *dispatch.Dispatcher
 	patterns engine.Patterns
 	// call is what all calls of the run have in common.
@@ -24,8 +26,9 @@ var _ engine.Tools = (*tools)(nil)
 
 // Offer implements [engine.Tools].
 func (t *tools) Offer(context.Context) []provider.Tool {
-	var out []provider.Tool
-	for _, tool := range t.offered() {
+	offered := t.offered()
+	out := make([]provider.Tool, 0, len(offered))
+	for _, tool := range offered {
 		out = append(out, provider.Tool{Name: tool.Name, Description: tool.Description, Schema: tool.Schema})
 	}
 	return out
@@ -42,8 +45,9 @@ func (t *tools) offered() []*registry.Tool {
 }
 
 func (t *tools) notFound(name string) error {
-	var names []string
-	for _, tool := range t.offered() {
+	offered := t.offered()
+	names := make([]string, 0, len(offered))
+	for _, tool := range offered {
 		names = append(names, tool.Name)
 	}
 	return frames.NotFound(name, names)
@@ -66,14 +70,19 @@ func (t *tools) Prepare(ctx context.Context, c engine.Call) (*engine.Ticket, err
 	decl := p.Declaration
 	return &engine.Ticket{
 		Identity: decl.Identity, Replay: decl.Replay, Sequential: decl.ExecutionMode == frames.Sequential,
-		Lock: lockOf(decl, call.Arguments), Start: t.start(p),
+		Lock: lockOf(decl, call.Arguments), Start: t.start(p, c.ID != ""),
 	}, nil
 }
 
-func (t *tools) start(p *dispatch.Prepared) func(context.Context, string, func(*frames.Frame), func(*frames.ToolResult)) func(error) {
+// start gives what starts a prepared call; second says that an earlier process
+// started it before.
+func (t *tools) start(p *dispatch.Prepared, second bool) engine.StartCall {
 	return func(ctx context.Context, id string, live func(*frames.Frame), done func(*frames.ToolResult)) func(error) {
 		started := *p
 		started.ID, started.OnFrame = id, live
+		if second {
+			return t.startAgain(ctx, &started, done)
+		}
 		return t.d.Start(ctx, &started, done)
 	}
 }

@@ -27,7 +27,7 @@ func (j *job) config(ctx context.Context) (engine.Config, error) {
 	call := dispatch.Call{Caller: j.key.Caller, SessionID: j.key.SID, Workspace: s.Workspace}
 	return engine.Config{
 		Params: p, Start: start, Elapsed: elapsed,
-		Model: j.l.models, Tools: &tools{j.l.d.Dispatcher, p.Tools, call}, Journal: j,
+		Model: j.l.models, Tools: &tools{j.l.conn, j.l.d.Dispatcher, p.Tools, call}, Journal: j,
 		Live: j.out.live, Stream: j.stream, MayAct: j.lease.check,
 	}, err
 }

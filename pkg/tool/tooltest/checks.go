@@ -93,7 +93,7 @@ func (s *suite) checkBadArguments(ctx context.Context) error {
 		return err
 	}
 	if r.code() != frames.CodeValidationInput {
-		return fmt.Errorf("NaN in the arguments was answered %v, want VALIDATION_INPUT", r.Err)
+		return fmt.Errorf("NaN in the arguments was answered %w, want VALIDATION_INPUT", r.Err)
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (s *suite) checkBadArguments(ctx context.Context) error {
 func refusedInput(r *result) error {
 	switch {
 	case r.code() != frames.CodeValidationInput:
-		return fmt.Errorf("got %v, want VALIDATION_INPUT", r.Err)
+		return fmt.Errorf("got %w, want VALIDATION_INPUT", r.Err)
 	case r.Err.Effect != frames.EffectNone || !r.Err.Retryable:
 		return fmt.Errorf("VALIDATION_INPUT with effect %s, retryable %v", r.Err.Effect, r.Err.Retryable)
 	case len(r.Err.Issues) == 0:
@@ -154,7 +154,7 @@ func (s *suite) refusedFrame(ctx context.Context, data []byte, id string) error 
 		return err
 	}
 	if r.code() != frames.CodeBadFrame || r.Err.Effect != frames.EffectNone || r.frame.ToolCallID != id {
-		return fmt.Errorf("got %v for call %q, want BAD_FRAME for %q", r.Err, r.frame.ToolCallID, id)
+		return fmt.Errorf("got %w for call %q, want BAD_FRAME for %q", r.Err, r.frame.ToolCallID, id)
 	}
 	return nil
 }

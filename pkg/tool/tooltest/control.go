@@ -22,8 +22,12 @@ func (s *suite) checkLiveness(ctx context.Context) error {
 		return err
 	}
 	for id, want := range map[string]string{f.ToolCallID: "done", nuid.Next(): "unknown"} {
-		if state, err := s.whoRuns(ctx, id); err != nil || state != want {
-			return fmt.Errorf("whoRuns was answered %q, %w; want %q", state, err, want)
+		state, err := s.whoRuns(ctx, id)
+		if err != nil {
+			return err
+		}
+		if state != want {
+			return fmt.Errorf("whoRuns was answered %q, want %q", state, want)
 		}
 	}
 	return nil
@@ -31,8 +35,11 @@ func (s *suite) checkLiveness(ctx context.Context) error {
 
 func (s *suite) whoRuns(ctx context.Context, id string) (string, error) {
 	fs, err := s.request(ctx, s.control(), frames.Meta(map[string]any{"whoRuns": id}))
-	if err != nil || len(fs) != 1 {
-		return "", fmt.Errorf("whoRuns was answered with %d frames: %w", len(fs), err)
+	if err != nil {
+		return "", err
+	}
+	if len(fs) != 1 {
+		return "", fmt.Errorf("whoRuns was answered with %d frames, want META", len(fs))
 	}
 	state, _ := fs[0].Content.Lookup("state").Text()
 	return state, nil
@@ -88,7 +95,7 @@ func (s *suite) checkRunning(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer x.close()
+		defer x.close() //nolint:gocritic // of two exchanges, both are open to the end
 		if err := s.checkConflict(ctx, f); err != nil {
 			return err
 		}
@@ -105,7 +112,7 @@ func (s *suite) checkConflict(ctx context.Context, running frames.Frame) error {
 		return err
 	}
 	if r.code() != frames.CodeConflict || r.Err.Effect != frames.EffectNone {
-		return fmt.Errorf("an id that still runs was answered %v, want CONFLICT", r.Err)
+		return fmt.Errorf("an id that still runs was answered %w, want CONFLICT", r.Err)
 	}
 	return nil
 }
@@ -124,7 +131,7 @@ func (s *suite) cancel(ctx context.Context, subject string, f frames.Frame, x *e
 		return err
 	}
 	if r.code() != frames.CodeCancelled {
-		return fmt.Errorf("the call ended %v, want CANCELLED", r.Err)
+		return fmt.Errorf("the call ended %w, want CANCELLED", r.Err)
 	}
 	return nil
 }
@@ -148,7 +155,7 @@ func (s *suite) checkDrain(ctx context.Context) error {
 	}
 	_, err := s.request(ctx, s.control(), frames.Meta(map[string]any{}))
 	if frames.CodeOf(err) != frames.CodeUnavailable {
-		return fmt.Errorf("after the stop META {} gave %v, want UNAVAILABLE", err)
+		return fmt.Errorf("after the stop META {} gave %w, want UNAVAILABLE", err)
 	}
 	return nil
 }
@@ -169,7 +176,7 @@ func (s *suite) drainWhileRunning(ctx context.Context, stop func()) error {
 		}
 		if r.code() == frames.CodeBusy {
 			if r.Err.Reason != "draining" || r.Err.Effect != frames.EffectNone {
-				return fmt.Errorf("a draining instance refuses with %v, reason %q, effect %s", r.Err, r.Err.Reason, r.Err.Effect)
+				return fmt.Errorf("a draining instance refuses with %w, reason %q, effect %s", r.Err, r.Err.Reason, r.Err.Effect)
 			}
 			return s.cancel(ctx, s.control(), f, x)
 		}

@@ -138,7 +138,8 @@ func (s *suite) call(ctx context.Context, enc frames.Encoding, f frames.Frame) (
 		return r, err
 	}
 	if r.frame.ToolCallID != f.ToolCallID || r.frame.StreamID != f.StreamID {
-		return r, fmt.Errorf("TOOL_RESULT names call %q of stream %q, want %q of %q", r.frame.ToolCallID, r.frame.StreamID, f.ToolCallID, f.StreamID)
+		return r, fmt.Errorf("TOOL_RESULT names call %q of stream %q, want %q of %q",
+			r.frame.ToolCallID, r.frame.StreamID, f.ToolCallID, f.StreamID)
 	}
 	return r, s.checkSilent(ctx, x)
 }
@@ -189,7 +190,7 @@ func (r *result) check() error {
 	}
 	switch {
 	case r.reason != want:
-		return fmt.Errorf("END says %q, want %q beside %v", r.reason, want, r.Err)
+		return fmt.Errorf("END says %q, want %q beside %w", r.reason, want, r.Err)
 	case r.Err != nil && (r.Err.Message == "" || r.Err.LLMMessage == ""):
 		return fmt.Errorf("the error %s has no message or no llmMessage", r.Err.Code)
 	}
