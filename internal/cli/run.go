@@ -67,7 +67,7 @@ func (cmd *runCmd) begin(ctx context.Context, c *console, m *mesh, s *client.Ses
 	if !c.JSON {
 		c.note("session %s · %s · %s", s.ID, cmd.Model, cmd.Workspace)
 	}
-	setup := append(params, frames.Start())
+	setup := slices.Concat(params, []frames.Frame{frames.Start()})
 	_, err = s.Send(ctx, setup...)
 	return setup, err
 }
