@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/weavebus/weavebus/internal/registry"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"

@@ -227,6 +227,7 @@ func TestPlainServiceThatStopsListening(t *testing.T) {
 		first.stop()
 		wantCode(t, w.together(1)[0], frames.CodeUnavailable)
 		allFine(t, w.together(1, func(_ int, c *dispatch.Call) { c.Tool = "other" }))
+		<-time.After(10 * time.Second)
 		close(release)
 		wg.Wait()
 		w.holdsNothing()

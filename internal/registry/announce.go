@@ -58,29 +58,38 @@ func (h *heard) newer(subject string) bool {
 func (r *Registry) catchUp(ctx context.Context) error {
 	r.live.begin()
 	defer r.live.end()
-	js, err := jetstream.New(r.conn.NATS())
-	if err != nil {
-		return frames.NewError(frames.CodeUnavailable, "JetStream: %w", err)
-	}
-	stream, err := assets.Stream(ctx, js, assets.CatalogStream(r.cfg.Prefix))
+	consumer, forget, err := r.open(ctx)
 	if err != nil {
 		return err
 	}
-	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, AckPolicy: jetstream.AckNonePolicy,
-		FilterSubject: r.conn.Announcements(), MemoryStorage: true, InactiveThreshold: 30 * time.Second,
-	})
-	if err != nil {
-		return unreadable(err)
-	}
-	info := consumer.CachedInfo()
-	defer func() { _ = stream.DeleteConsumer(context.WithoutCancel(ctx), info.Name) }() // it expires by itself too
-	said, err := r.read(ctx, consumer, info)
+	defer forget()
+	said, err := r.read(ctx, consumer)
 	if err != nil {
 		return err
 	}
 	r.cat.load(said, time.Now())
 	return nil
+}
+
+// open gives a consumer of the last announcements, to be forgotten.
+func (r *Registry) open(ctx context.Context) (consumer jetstream.Consumer, forget func(), err error) {
+	js, err := jetstream.New(r.conn.NATS())
+	if err != nil {
+		return nil, nil, frames.NewError(frames.CodeUnavailable, "JetStream: %w", err)
+	}
+	stream, err := assets.Stream(ctx, js, assets.CatalogStream(r.cfg.Prefix))
+	if err != nil {
+		return nil, nil, err
+	}
+	consumer, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, AckPolicy: jetstream.AckNonePolicy,
+		FilterSubject: r.conn.Announcements(), MemoryStorage: true, InactiveThreshold: 30 * time.Second,
+	})
+	if err != nil {
+		return nil, nil, unreadable(err)
+	}
+	name := consumer.CachedInfo().Name
+	return consumer, func() { _ = stream.DeleteConsumer(context.WithoutCancel(ctx), name) }, nil // it expires by itself too
 }
 
 func unreadable(err error) error {
@@ -89,7 +98,8 @@ func unreadable(err error) error {
 
 // read gives what the stream holds up to its end, in its order. Its times are
 // the server's; they are given by the clock of this process.
-func (r *Registry) read(ctx context.Context, consumer jetstream.Consumer, info *jetstream.ConsumerInfo) ([]sign, error) {
+func (r *Registry) read(ctx context.Context, consumer jetstream.Consumer) ([]sign, error) {
+	info := consumer.CachedInfo()
 	ahead := time.Duration(0)
 	if !info.TimeStamp.IsZero() {
 		ahead = time.Since(info.TimeStamp)

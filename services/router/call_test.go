@@ -73,7 +73,11 @@ func TestPlainTool(t *testing.T) {
 	}, func(w *world) {
 		w.plain("shout", `{"name":"shout","encodings":["json"]}`, func(m *nats.Msg) {
 			var call struct {
-				Content struct{ Arguments struct{ Text string } }
+				Content struct {
+					Arguments struct {
+						Text string `json:"text"`
+					} `json:"arguments"`
+				} `json:"content"`
 			}
 			if err := json.Unmarshal(m.Data, &call); err != nil {
 				t.Errorf("call %q: %v", m.Data, err)

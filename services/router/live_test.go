@@ -242,7 +242,7 @@ func TestHardStop(t *testing.T) {
 		w.router.cut()
 		err := x.failure(frames.CodeInterrupted)
 		want(t, "effect", err.Effect, frames.EffectUnknown)
-		_ = <-w.router.done // what was cut off is no clean drain
+		<-w.router.done // what was cut off is no clean drain
 		w.router.once.Do(func() {})
 	}, func(w *world) { w.plain("mute", `{"name":"mute"}`, func(*nats.Msg) {}) })
 }

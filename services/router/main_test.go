@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -310,10 +311,7 @@ func endOf(code frames.Code) string {
 // call sends a TOOL_CALL as me, in JSON.
 func (w *world) call(name, args string, metadata ...string) *exchange {
 	w.t.Helper()
-	more := ""
-	for _, m := range metadata {
-		more += "," + m
-	}
+	more := strings.Join(append([]string{""}, metadata...), ",")
 	return w.send(w.me, "wb.call.me."+name, fmt.Sprintf(`{"type":"TOOL_CALL","content":{"arguments":%s}%s}`, args, more))
 }
 
