@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/weavebus/weavebus/internal/assets"
 	"github.com/weavebus/weavebus/pkg/frames"
 )

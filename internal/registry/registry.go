@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/weavebus/weavebus/internal/schema"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"

@@ -77,7 +77,8 @@ func New(nc *nats.Conn, identity string, opts ...Option) (*Conn, error) {
 			"identity %q: want letters, digits, _ and -, and neither tool nor sys", identity)
 	}
 	if got := nc.Opts.InboxPrefix; got != InboxPrefix(identity) {
-		return nil, frames.NewError(frames.CodeConflict, "the connection's inbox prefix is %q, want %q: connect with bus.Options", got, InboxPrefix(identity))
+		return nil, frames.NewError(frames.CodeConflict,
+			"the connection's inbox prefix is %q, want %q: connect with bus.Options", got, InboxPrefix(identity))
 	}
 	c := &Conn{nc: nc, identity: identity}
 	for _, o := range opts {

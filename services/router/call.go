@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nuid"
+
 	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"

@@ -36,7 +36,9 @@ func (r *runs) note(id, instance string) {
 func (r *runs) work(instance string) tool.Handler {
 	return func(ctx context.Context, c *tool.Call) (*frames.ToolResult, error) {
 		r.note(c.Caller+"/"+c.ID, instance)
-		var in struct{ Ms int }
+		var in struct {
+			Ms int `json:"ms"`
+		}
 		if err := json.Unmarshal(c.Arguments, &in); err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ import (
 
 // What a running tool says comes to the caller, numbered, with the call's name.
 //
-// contract: A6, P48
+// contract: A6
 func TestStreamedOutput(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		x := w.call("build", `{}`, `"toolCallId":"c-1"`)
@@ -58,11 +58,42 @@ func TestTickEachFiveSeconds(t *testing.T) {
 			}
 		}
 		want(t, "TICKs in 22 s, those of the tool not among them", ticks, 4)
+		start := time.Now()
+		w.call("sleep", `{}`, `"metadata":{"timeoutMs":12000}`).failure(frames.CodeTimeout)
+		want(t, "the total is not kept from ending by them", time.Since(start), 12*time.Second)
 	}, func(w *world) {
 		w.serve("a", set(w.t, frames.Declaration{Name: "sleep"}, func(ctx context.Context, _ *tool.Call) (*frames.ToolResult, error) {
 			<-time.After(22 * time.Second)
 			return nil, nil
 		}))
+	})
+}
+
+// Fields that this version does not know pass through, those that name the call
+// are the router's; what could be taken for the caller's own does not pass.
+//
+// contract: P48
+func TestFramesThatPassOn(t *testing.T) {
+	const text = `{"type":"TEXT","toolCallId":"forged","x-top":{"a":[1.0,9007199254740993]},"content":{"text":"hi","x-in":null},"metadata":{"x-meta":true}}`
+	inBubble(t, func(t *testing.T, w *world) {
+		x := w.call("talk", `{}`, `"toolCallId":"c-1"`)
+		all := x.read()
+		var got []frames.Type
+		for _, f := range all {
+			got = append(got, f.Type)
+		}
+		want(t, "frames", got, []frames.Type{frames.TypeText, frames.TypeToolResult, frames.TypeEnd})
+		for _, field := range []string{`"x-top":{"a":[1.0,9007199254740993]}`, `"x-in":null`, `"x-meta":true`, `"toolCallId":"c-1"`, `"name":"talk"`} {
+			if !strings.Contains(x.raw[0], field) {
+				t.Errorf("%s is not in %s", field, x.raw[0])
+			}
+		}
+	}, func(w *world) {
+		w.plain("talk", `{"name":"talk","encodings":["json"]}`, func(m *nats.Msg) {
+			_ = m.Respond([]byte(text))
+			_ = m.Respond([]byte(`{"type":"META","content":{"state":"done"}}{"type":"CANCEL"}{"type":"NEW"}`))
+			_ = m.Respond([]byte(`{"type":"TOOL_RESULT","content":{"result":1}}{"type":"END"}`))
+		})
 	})
 }
 
@@ -242,7 +273,7 @@ func TestHardStop(t *testing.T) {
 		w.router.cut()
 		err := x.failure(frames.CodeInterrupted)
 		want(t, "effect", err.Effect, frames.EffectUnknown)
-		_ = <-w.router.done // what was cut off is no clean drain
+		<-w.router.done // what was cut off is no clean drain
 		w.router.once.Do(func() {})
 	}, func(w *world) { w.plain("mute", `{"name":"mute"}`, func(*nats.Msg) {}) })
 }

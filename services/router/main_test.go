@@ -3,8 +3,8 @@ package router_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -307,14 +307,11 @@ func endOf(code frames.Code) string {
 	return frames.EndError
 }
 
-// call sends a TOOL_CALL as me, in JSON.
-func (w *world) call(name, args string, metadata ...string) *exchange {
+// call sends a TOOL_CALL as me, in JSON; more are fields of the frame.
+func (w *world) call(name, args string, more ...string) *exchange {
 	w.t.Helper()
-	more := ""
-	for _, m := range metadata {
-		more += "," + m
-	}
-	return w.send(w.me, "wb.call.me."+name, fmt.Sprintf(`{"type":"TOOL_CALL","content":{"arguments":%s}%s}`, args, more))
+	fields := append([]string{`"type":"TOOL_CALL"`, `"content":{"arguments":` + args + `}`}, more...)
+	return w.send(w.me, "wb.call.me."+name, "{"+strings.Join(fields, ",")+"}")
 }
 
 // pack encodes frames as msgpack.
