@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -75,13 +76,12 @@ func meshUp(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("URL", info.URL)
 	ts.Setenv("STATE", info.State)
 	go func() { m.done <- cmd.Wait() }()
-	meshes[ts] = m
+	meshes.Store(ts, m)
 	ts.Defer(func() { m.stop() })
 }
 
-// meshes holds the running mesh of each script; scripts run their commands one
-// after the other, and the map is guarded by nothing else.
-var meshes = map[*testscript.TestScript]*meshProcess{}
+// meshes holds the running mesh of each script.
+var meshes sync.Map // *testscript.TestScript → *meshProcess
 
 func (m *meshProcess) stop() error {
 	if m.done == nil {
@@ -96,7 +96,11 @@ func (m *meshProcess) stop() error {
 // meshStop ends the mesh with SIGTERM, or with the signal that is named (kill),
 // and fails if it does not exit 0 after SIGTERM.
 func meshStop(ts *testscript.TestScript, _ bool, args []string) {
-	m := meshes[ts]
+	found, ok := meshes.Load(ts)
+	if !ok {
+		ts.Fatalf("no mesh was started")
+	}
+	m, _ := found.(*meshProcess)
 	if len(args) == 1 && args[0] == "kill" {
 		ts.Check(m.cmd.Process.Kill())
 		<-m.done

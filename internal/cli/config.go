@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -81,7 +82,7 @@ func readConfig(path string, optional bool) (*fileResolver, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // no file is no resolver
 	}
-	text, err := os.ReadFile(path)
+	text, err := readLimited(path)
 	if optional && errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // likewise
 	}
@@ -93,6 +94,22 @@ func readConfig(path string, optional bool) (*fileResolver, error) {
 		return nil, badConfig(path, err)
 	}
 	return r, nil
+}
+
+// maxConfig bounds a configuration file, which may be named by mistake.
+const maxConfig = 1 << 20
+
+func readLimited(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // read only
+	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err == nil && len(text) > maxConfig {
+		err = fmt.Errorf("is over the limit of %d bytes", maxConfig)
+	}
+	return text, err
 }
 
 // badConfig is wrong use, like a wrong flag.

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 
 	"github.com/weavebus/weavebus/pkg/client"
@@ -47,28 +49,27 @@ func (cmd *runCmd) Run(c *console) error {
 		return err
 	}
 	defer func() { _ = s.Close() }() // the connection goes next
-	if err := cmd.begin(ctx, c, m, s); err != nil {
+	setup, err := cmd.begin(ctx, c, m, s)
+	if err != nil {
 		return err
 	}
-	err = c.follow(ctx, s, &follower{task: true, keep: cmd.Keep})
+	err = c.follow(ctx, s, &follower{task: true, keep: cmd.Keep, setup: setup, say: cmd.Task})
 	m.host.waitForGuests(ctx)
 	return err
 }
 
-// begin sends the parameters with START, and then the task.
-func (cmd *runCmd) begin(ctx context.Context, c *console, m *mesh, s *client.Session) error {
+// begin sends the parameters with START; the task follows once they are taken.
+func (cmd *runCmd) begin(ctx context.Context, c *console, m *mesh, s *client.Session) ([]frames.Frame, error) {
 	params, err := cmd.params(m)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !c.JSON {
 		c.note("session %s · %s · %s", s.ID, cmd.Model, cmd.Workspace)
 	}
-	if _, err := s.Send(ctx, append(params, frames.Start())...); err != nil {
-		return err
-	}
-	_, err = s.Send(ctx, frames.Text(cmd.Task))
-	return err
+	setup := slices.Concat(params, []frames.Frame{frames.Start()})
+	_, err = s.Send(ctx, setup...)
+	return setup, err
 }
 
 func (cmd *runCmd) params(m *mesh) ([]frames.Frame, error) {
@@ -109,6 +110,10 @@ type follower struct {
 	// after is the last entry that was shown already; until is one up to which
 	// everything is past: a turn that ended before is not the one to wait for.
 	after, until uint64
+	// setup is what START was sent with; say follows when it is taken. A parameter
+	// that is refused must not leave a turn that runs without it, or none to wait for.
+	setup []frames.Frame
+	say   string
 
 	show    *display
 	failed  error
@@ -167,6 +172,9 @@ func (f *follower) take(ctx context.Context, s *client.Session, frame *frames.Fr
 	switch frame.Type {
 	case frames.TypeError:
 		f.failed = frame.Err()
+		if f.refuses(frame) {
+			return true, f.giveUp(ctx, s)
+		}
 	case frames.TypeEnd:
 		return true, f.end(frame)
 	case frames.TypeMeta:
@@ -182,6 +190,10 @@ func (f *follower) state(ctx context.Context, s *client.Session, frame *frames.F
 	turn, _ := state.Lookup("currentTurn").Int64()
 	switch {
 	case frame.Entry < f.until:
+	case status == "idle" && f.setup != nil:
+		f.setup = nil
+		_, err := s.Send(ctx, frames.Text(f.say))
+		return false, err
 	case status == "idle" && turn > 0:
 		if !f.task || f.keep || ctx.Err() != nil {
 			return true, f.outcome(ctx, state)
@@ -194,6 +206,20 @@ func (f *follower) state(ctx context.Context, s *client.Session, frame *frames.F
 		return false, err
 	}
 	return false, nil
+}
+
+// refuses reports whether an ERROR is about a frame of the setup.
+func (f *follower) refuses(frame *frames.Frame) bool {
+	id := frame.Metadata.Text("inputId")
+	return slices.ContainsFunc(f.setup, func(sent frames.Frame) bool { return sent.ID == id })
+}
+
+// giveUp closes a session that did not start.
+func (f *follower) giveUp(ctx context.Context, s *client.Session) error {
+	if _, err := s.Send(ctx, frames.Abort()); err != nil {
+		return errors.Join(f.failed, err)
+	}
+	return f.failed
 }
 
 func (f *follower) outcome(ctx context.Context, state frames.Raw) error {

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/nats-io/nats.go"
 
 	"github.com/weavebus/weavebus/pkg/bus"
@@ -30,14 +32,47 @@ func (c *console) provideWorkspace(ctx context.Context, m *mesh, state, flag, di
 		return nil
 	}
 	m.workspace = dir
-	t, err := m.client.Tool(ctx, workspaceProbe)
-	if err == nil && slices.Contains(t.Owned, frames.PathKey(dir)) {
-		return nil
+	if owned, err := m.owns(ctx, dir); owned || err != nil {
+		return err
 	}
-	if code := frames.CodeOf(err); err != nil && code != frames.CodeNotFound && code != frames.CodeUnavailable {
+	unlock, err := lockServing(ctx, state)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if owned, err := m.owns(ctx, dir); owned || err != nil {
 		return err
 	}
 	return c.serveWorkspace(ctx, m, state, dir)
+}
+
+// owns reports whether a live instance of the mesh owns the folder.
+func (m *mesh) owns(ctx context.Context, dir string) (bool, error) {
+	t, err := m.client.Tool(ctx, workspaceProbe)
+	switch code := frames.CodeOf(err); {
+	case err == nil:
+		return slices.Contains(t.Owned, frames.PathKey(dir)), nil
+	case code == frames.CodeNotFound || code == frames.CodeUnavailable:
+		return false, nil
+	}
+	return false, err
+}
+
+// lockServing keeps commands that start at the same time from serving the same
+// folder each: a folder with several owners is ambiguous, and its calls refused.
+// Where there is no state folder the mesh runs elsewhere, and nothing is locked.
+func lockServing(ctx context.Context, state string) (unlock func(), err error) {
+	if !exists(state) {
+		return func() {}, nil
+	}
+	lock := flock.New(filepath.Join(state, "serve.lock"), flock.SetPermissions(0o600))
+	if _, err := lock.TryLockContext(ctx, announcePause); err != nil {
+		if ctx.Err() != nil {
+			return nil, frames.AsError(context.Cause(ctx))
+		}
+		return nil, frames.NewError(frames.CodeUnavailable, "cannot lock the state folder: %w", err)
+	}
+	return func() { _ = lock.Close() }, nil // ends with the process at the latest
 }
 
 func (c *console) serveWorkspace(ctx context.Context, m *mesh, state, dir string) error {

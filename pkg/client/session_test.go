@@ -8,15 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/weavebus/weavebus/internal/bustest"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/client"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // keeper is a harness by hand: it keeps durable frames and answers for them.
 type keeper struct {
@@ -124,7 +120,7 @@ func read(t *testing.T, s *client.Session, after uint64) <-chan string {
 	return out
 }
 
-func inBubble(t *testing.T, test func(t *testing.T, k *keeper, s *client.Session)) {
+func inSession(t *testing.T, test func(t *testing.T, k *keeper, s *client.Session)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := bustest.Start(t)
@@ -148,7 +144,7 @@ func end(entry uint64) frames.Frame {
 
 // Every durable frame comes once and none is missing, whatever is published.
 func TestDurableFramesOnceAndInOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *keeper, s *client.Session) {
+	inSession(t, func(t *testing.T, k *keeper, s *client.Session) {
 		k.keep(text(1, "a"), text(2, "b"), text(3, "c"))
 		got := read(t, s, 0)
 		synctest.Wait()
@@ -163,7 +159,7 @@ func TestDurableFramesOnceAndInOrder(t *testing.T) {
 }
 
 func TestFramesBehindAnEntry(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *keeper, s *client.Session) {
+	inSession(t, func(t *testing.T, k *keeper, s *client.Session) {
 		k.keep(text(1, "a"), text(2, "b"), end(3))
 		if got := <-read(t, s, 1); got != "b completed" {
 			t.Errorf("got %s", got)
@@ -173,7 +169,7 @@ func TestFramesBehindAnEntry(t *testing.T) {
 
 // A frame that got lost is read when nothing is heard.
 func TestLostFramesAreAskedFor(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *keeper, s *client.Session) {
+	inSession(t, func(t *testing.T, k *keeper, s *client.Session) {
 		got := read(t, s, 0) // the session is not there yet
 		synctest.Wait()
 		k.keep(text(1, "a"), end(2))
@@ -188,7 +184,7 @@ func TestLostFramesAreAskedFor(t *testing.T) {
 }
 
 func TestLiveFramesOfAnOlderEpochAreDropped(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *keeper, s *client.Session) {
+	inSession(t, func(t *testing.T, k *keeper, s *client.Session) {
 		k.keep(text(1, "a"))
 		got := read(t, s, 0)
 		synctest.Wait()
@@ -208,7 +204,7 @@ func TestLiveFramesOfAnOlderEpochAreDropped(t *testing.T) {
 }
 
 func TestSessionIdsAreChecked(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *keeper, _ *client.Session) {
+	inSession(t, func(t *testing.T, k *keeper, _ *client.Session) {
 		c := client.New(k.conn)
 		for _, id := range []string{"a.b", "a b", ">", strings.Repeat("x", 65)} {
 			if _, err := c.Session(t.Context(), id); frames.CodeOf(err) != frames.CodeValidationInput {

@@ -3,7 +3,6 @@ package tool
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -56,7 +55,7 @@ func (c *call) run(ctx context.Context, args json.RawMessage, returned func()) {
 	lost := error(panicked(c.info.Tool)) // where the handler panics, or ends its goroutine
 	err := lost
 	defer func() {
-		if p := recover(); errors.Is(err, lost) {
+		if p := recover(); err == lost { //nolint:errorlint // still the one from above: nothing was returned
 			c.log.Error("tool panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 		returned()

@@ -106,8 +106,8 @@ var errStopped = errors.New("the drain's time is over")
 // stopError gives the error of a call whose context ended: the cause decides,
 // not what the handler made of it.
 func stopError(ctx context.Context, d *frames.Declaration) *frames.Error {
-	e := &frames.Error{}
-	if errors.As(context.Cause(ctx), &e) {
+	e, ok := context.Cause(ctx).(*frames.Error) //nolint:errorlint // causes are set bare
+	if ok && (e.Code == frames.CodeTimeout || e.Code == frames.CodeCancelled) {
 		return e
 	}
 	return frames.Interrupted(d.Name, "").WithReplay(d.ReplaySafe())

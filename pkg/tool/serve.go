@@ -176,7 +176,7 @@ func (s *server) flush(ctx context.Context) error {
 // before: NATS says so behind the back of who subscribes or publishes.
 func (s *server) denied(before error) error {
 	err := s.conn.NATS().LastError()
-	if err == nil || errors.Is(err, before) || !errors.Is(err, nats.ErrPermissionViolation) {
+	if err == nil || err == before || !errors.Is(err, nats.ErrPermissionViolation) { //nolint:errorlint // the very one of before
 		return nil
 	}
 	subjects := []string{s.conn.Announce(s.conn.Identity(), s.id)}

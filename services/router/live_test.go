@@ -10,7 +10,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weavebus/weavebus/internal/bustest"
 	"github.com/weavebus/weavebus/internal/dispatch"
+	"github.com/weavebus/weavebus/internal/natsd"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/tool"
@@ -295,6 +297,24 @@ func TestQueueOverItsBound(t *testing.T) {
 		w.send(w.me, "wb.ctl.me", `{"type":"CANCEL","toolCallId":"c-1"}`).read()
 		runs.failure(frames.CodeCancelled)
 		<-w.ended
+	})
+}
+
+// contract: P46
+func TestRouterOfAnotherName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, bustest.WithIdentity("gate", natsd.RoleRouter))
+		readFile(w)
+		w.line = w.mesh.Line(t, "gate")
+		w.route(router.Config{Identity: "gate"})
+		_, res := w.call("read_file", `{"path":"a"}`).result()
+		want(t, "error", res.Err, nil)
+		want(t, "below the level of its log", w.log.take(), nil)
+		if err := w.me.PublishMsg(&nats.Msg{Subject: "wb.list.me", Data: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		want(t, "above it", w.log.take(), []string{"refused a reply subject"})
 	})
 }
 

@@ -71,9 +71,10 @@ type role struct {
 // route runs a router.
 func (w *world) route(cfg router.Config) *role {
 	w.t.Helper()
-	return w.run(w.mesh.Connect(w.t, "router", w.line.Option()), func(ctx, work context.Context, nc *nats.Conn, ready func()) error {
-		env := app.Env{Identity: "router", Prefix: "wb", NATS: nc, Log: slog.New(w.log), Work: work}
-		return router.New(cfg).Run(ctx, env, ready)
+	s := router.New(cfg)
+	return w.run(w.mesh.Connect(w.t, s.Identity, w.line.Option()), func(ctx, work context.Context, nc *nats.Conn, ready func()) error {
+		env := app.Env{Identity: s.Identity, Prefix: "wb", NATS: nc, Log: slog.New(w.log), Work: work}
+		return s.Run(ctx, env, ready)
 	})
 }
 
