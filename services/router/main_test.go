@@ -124,6 +124,15 @@ func (r *role) stop() (took time.Duration) {
 	return took
 }
 
+// holdsNothing stops a router, which has no call to wait for. The drain of a
+// subscription looks each 100 ms whether it is done.
+func (r *role) holdsNothing() {
+	r.t.Helper()
+	if took := r.stop(); took > time.Second {
+		r.t.Errorf("drained in %v", took)
+	}
+}
+
 // logged keeps what a router logs as a warning or worse.
 type logged struct {
 	mu    sync.Mutex
