@@ -61,7 +61,7 @@ func (a *attempt) take(f *frames.Frame) {
 		a.keep(f)
 	case frames.TypeError: // never right for a call, but it says what happened
 		a.keep(&frames.Frame{Content: frames.Fields{{Key: "isError", Value: frames.Value(true)}, {Key: "error", Value: f.Content}}.Raw()})
-	case frames.TypeText, frames.TypeThinking, frames.TypeProgress, frames.TypeData, frames.TypeMeta, frames.TypeTick:
+	case frames.TypeText, frames.TypeProgress, frames.TypeTick: // what else a tool says could be taken for its caller's own
 		a.tell(f)
 	}
 }

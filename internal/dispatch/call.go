@@ -29,9 +29,9 @@ type Call struct {
 	Depth int
 	// Timeout shortens the tool's; 0 leaves it.
 	Timeout time.Duration
-	// OnFrame takes what the running tool says as it comes, none of it after the
-	// result: TEXT, THINKING, PROGRESS, DATA, META and TICK. It runs on the
-	// connection's delivery goroutine and must not block; nil drops the frames.
+	// OnFrame takes the tool's TEXT, PROGRESS and TICK frames as they come, none of
+	// them after the result. It runs on the connection's delivery goroutine and must
+	// not block; nil drops them.
 	OnFrame func(f *frames.Frame)
 }
 

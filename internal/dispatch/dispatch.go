@@ -95,7 +95,8 @@ type Dispatcher struct {
 	lanes  map[string]*lane
 	calls  map[callKey]*running
 	bytes  int             // of the calls' arguments
-	idle   []chan struct{} // closed when the last call ends
+	untold int             // calls whose caller was not told the result yet
+	idle   []chan struct{} // closed when the last one was
 	closed bool            // takes no more calls
 }
 
@@ -167,6 +168,7 @@ func (d *Dispatcher) register(r *running) error {
 	}
 	d.calls[key] = r
 	d.bytes += len(r.Arguments)
+	d.untold++
 	r.lane = d.lanes[r.Tool]
 	if r.lane == nil {
 		r.lane = newLane(r.Tool)
@@ -178,13 +180,20 @@ func (d *Dispatcher) register(r *running) error {
 	return nil
 }
 
-// forget takes a call that has its result out of the index.
+// forget takes a call that has its result out of the index: its caller, told
+// the result, finds it so.
 func (d *Dispatcher) forget(r *running) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.calls, callKey{r.Caller, r.ID})
 	d.bytes -= len(r.Arguments)
-	if len(d.calls) > 0 {
+}
+
+// told counts a call whose caller was told the result.
+func (d *Dispatcher) told() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.untold--; d.untold > 0 {
 		return
 	}
 	for _, c := range d.idle {
@@ -206,11 +215,11 @@ func (d *Dispatcher) Cancel(caller, id string) bool {
 	return true
 }
 
-// InFlight gives how many calls have no result yet.
+// InFlight gives how many callers were not told their result yet.
 func (d *Dispatcher) InFlight() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.calls)
+	return d.untold
 }
 
 // changed looks at a tool's queue again: there may be a new instance, or none.

@@ -375,6 +375,29 @@ func TestFramesBehindEnd(t *testing.T) {
 	})
 }
 
+// A second answer is counted, and changes nothing.
+//
+// contract: P52, A11
+func TestSecondAnswer(t *testing.T) {
+	inBubble(t, dispatch.Config{}, func(t *testing.T, w *world) {
+		w.raw("a", echo, func(nc *nats.Conn, m *nats.Msg) {
+			for _, value := range []string{"1", "2"} {
+				res, end := frames.Result(&frames.ToolResult{Result: []byte(value)}), frames.End(frames.EndCompleted)
+				data, _ := frames.Encode(frames.Msgpack, &res, &end)
+				_ = nc.Publish(m.Reply, data)
+			}
+		})
+		res := w.d.Do(t.Context(), call("1"))
+		if res.Err != nil || string(res.Result) != "1" {
+			t.Errorf("got %s, %v", res.Result, res.Err)
+		}
+		synctest.Wait()
+		if n := w.conn.Stats().LateAnswers; n != 1 {
+			t.Errorf("%d were counted", n)
+		}
+	})
+}
+
 // contract: A11
 func TestNothingFollowsTheResult(t *testing.T) {
 	inBubble(t, dispatch.Config{}, func(t *testing.T, w *world) {

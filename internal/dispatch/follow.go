@@ -70,12 +70,13 @@ func (d *Dispatcher) Drain(ctx context.Context) {
 	<-idle
 }
 
-// whenIdle gives a channel that is closed at the next moment without a call.
+// whenIdle gives a channel that is closed at the next moment in which nobody
+// waits for a result.
 func (d *Dispatcher) whenIdle() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := make(chan struct{})
-	if len(d.calls) == 0 {
+	if d.untold == 0 {
 		close(c)
 		return c
 	}

@@ -176,8 +176,9 @@ func (r *running) deliver(res *frames.ToolResult, a *attempt) {
 	r.telling.Lock()
 	r.told = true
 	r.telling.Unlock()
-	r.done(res)
 	r.d.forget(r)
+	r.done(res)
+	r.d.told()
 }
 
 func failed(err error) *frames.ToolResult { return &frames.ToolResult{Err: frames.AsError(err)} }

@@ -86,6 +86,28 @@ func TestLookupOfAToolThatWasAnnounced(t *testing.T) {
 	})
 }
 
+// The stream may be gone, as one in memory is when its server starts anew. What is
+// heard live counts all the same.
+func TestCatalogueWithoutItsStream(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a, b := r.announcer("local", "a"), r.announcer("local", "b")
+		a.declare([]string{"echo"})
+		b.declare([]string{"down"})
+		must(t, r.mesh.JetStream(t, "admin").DeleteStream(t.Context(), "WB_CATALOG"))
+		r.line.Cut()
+		<-time.After(time.Second)
+		r.line.Mend()
+		for range 5 {
+			<-time.After(5 * time.Second)
+			a.alive("echo")
+		}
+		want(t, "alive", r.shows("echo"), "0.0.0: local/a")
+		want(t, "silent", r.shows("down"), "0.0.0:")
+		r.announcer("local", "c").declare([]string{"more"})
+		want(t, "announced then", r.shows("more"), "0.0.0: local/c")
+	})
+}
+
 // Listeners hear of what changed when the stream is read again, and of nothing else.
 func TestListenersOfACatchUp(t *testing.T) {
 	var mu sync.Mutex

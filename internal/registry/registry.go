@@ -191,8 +191,8 @@ func (r *Registry) missed(why string) {
 	r.stale.Store(true)
 }
 
-// resume reads the stream again if that is due, and judges silence. Without a
-// connection it does neither.
+// resume reads the stream again if that is due, and judges silence: that is heard
+// live, whether the stream can be read or not. Without a connection it does neither.
 func (r *Registry) resume(ctx context.Context) {
 	if !r.conn.NATS().IsConnected() {
 		return
@@ -203,10 +203,11 @@ func (r *Registry) resume(ctx context.Context) {
 				r.cfg.Log.Warn("cannot read the catalogue again", "error", err)
 			}
 			r.stale.Store(true)
-			return
 		}
 	}
-	r.cat.expire(time.Now())
+	if r.conn.NATS().IsConnected() {
+		r.cat.expire(time.Now())
+	}
 }
 
 // announcement takes one message that was heard live.

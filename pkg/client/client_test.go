@@ -11,15 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/weavebus/weavebus/internal/bustest"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/client"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is a mesh with a client, and a router that answers by hand.
 type rig struct {
@@ -29,7 +25,8 @@ type rig struct {
 	ended  atomic.Int32 // calls that were cancelled
 }
 
-func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
+// withRouter runs a test in virtual time.
+func withRouter(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := bustest.Start(t)
@@ -68,7 +65,7 @@ func wantCode(t *testing.T, err error, code frames.Code) {
 
 // contract: A1, A5, A6, A7
 func TestCall(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	withRouter(t, func(t *testing.T, r *rig) {
 		r.calls(func(q *bus.Request, f *frames.Frame) {
 			args, _ := f.Arguments()
 			if f.Name != "echo" || f.ToolCallID != "c-1" || f.Metadata.Text("workspace") != "w" || f.Metadata.Int("timeoutMs") != 1 {
@@ -95,7 +92,7 @@ func TestCall(t *testing.T) {
 //
 // contract: A8, A9
 func TestCallThatFails(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	withRouter(t, func(t *testing.T, r *rig) {
 		_, err := r.Call(t.Context(), "echo", nil)
 		wantCode(t, err, frames.CodeUnavailable)
 		_, err = r.Call(t.Context(), "a.b", nil)
@@ -148,7 +145,7 @@ func (r *rig) slow(pause time.Duration) {
 func TestCallThatIsGivenUp(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"acknowledged": time.Minute, "ended": 0} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, r *rig) {
+			withRouter(t, func(t *testing.T, r *rig) {
 				r.slow(pause)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -170,7 +167,7 @@ func TestCallThatIsGivenUp(t *testing.T) {
 
 // A CANCEL may come before the call is known; it is repeated, but not for ever.
 func TestCancelIsRepeated(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	withRouter(t, func(t *testing.T, r *rig) {
 		wantCode(t, r.Cancel(t.Context(), "c-1"), frames.CodeUnavailable)
 		var asked atomic.Int32
 		r.on(r.router.Ctl("*"), "", func(_ context.Context, q *bus.Request) {
@@ -195,7 +192,7 @@ func TestCancelIsRepeated(t *testing.T) {
 }
 
 func TestTools(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	withRouter(t, func(t *testing.T, r *rig) {
 		fine := frames.Description(&frames.Declaration{Name: "fine"}, frames.WithMeta("instances", 2), frames.WithMeta("keys", []string{"one", frames.PathKey("/srv")}))
 		bad := frames.Description(&frames.Declaration{Name: "b@d"})
 		taken := frames.Description(&frames.Declaration{Name: "taken"})

@@ -32,7 +32,7 @@ func readFile(w *world) {
 
 // The line that a plain client sends by hand.
 //
-// contract: W13, W14, A1, A5, A7
+// contract: W13, W14, P49
 func TestCallInJSON(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		x := w.send(w.me, "wb.call.me.read_file", `{"type":"TOOL_CALL","content":{"arguments":{"path":"README.md"}}}`)
@@ -64,7 +64,7 @@ func TestCallInMsgpack(t *testing.T) {
 
 // A tool that is not written with an SDK answers with one message of JSON.
 //
-// contract: P46, A2
+// contract: A2
 func TestPlainTool(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		_, res := w.call("shout", `{"text":"hi"}`).result()
@@ -155,7 +155,6 @@ func TestUnreadableCalls(t *testing.T) {
 	}, readFile)
 }
 
-// contract: P48
 func TestUnknownFrameBesideACall(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		_, res := w.send(w.me, "wb.call.me.read_file",
@@ -192,14 +191,18 @@ func TestReplySubjectOfAnother(t *testing.T) {
 	}, readFile)
 }
 
+// What nobody can confirm is denied, but only what could run otherwise.
+//
 // contract: S14
 func TestConfirmationIsDenied(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
+		w.call("pays", `{}`).failure(frames.CodeNotFound)
+		w.call("pay", `{"sum":1}`).failure(frames.CodeValidationInput)
 		err := w.call("pay", `{}`).failure(frames.CodeDenied)
 		want(t, "reason", err.Reason, "approval_required")
 		want(t, "retryable", err.Retryable, false)
 	}, func(w *world) {
-		d := frames.Declaration{Name: "pay", Annotations: frames.Annotations{RequiresConfirmation: true}}
+		d := frames.Declaration{Name: "pay", Schema: []byte(`{"type":"object","additionalProperties":false}`), Annotations: frames.Annotations{RequiresConfirmation: true}}
 		w.serve("pay", set(w.t, d, func(context.Context, *tool.Call) (*frames.ToolResult, error) {
 			w.t.Error("it ran")
 			return nil, nil
@@ -293,7 +296,7 @@ func TestDefaultTimeout(t *testing.T) {
 	}, func(w *world) { w.plain("mute", `{"name":"mute"}`, func(*nats.Msg) {}) })
 }
 
-// contract: W21, P51, S13
+// contract: W21, P51
 func TestToolThatFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		err := w.call("fails", `{}`).failure(frames.CodeExecution)
@@ -316,7 +319,7 @@ func TestToolThatFails(t *testing.T) {
 	})
 }
 
-// contract: A7, A8, A9, A11, P52
+// contract: A7, A8, A9, A11
 func TestAnswersOfAPlainTool(t *testing.T) {
 	const end = `{"type":"END","content":{"reason":"completed"}}`
 	result := func(content string) string { return `{"type":"TOOL_RESULT","content":` + content + `}` }

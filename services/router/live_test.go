@@ -10,7 +10,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weavebus/weavebus/internal/bustest"
 	"github.com/weavebus/weavebus/internal/dispatch"
+	"github.com/weavebus/weavebus/internal/natsd"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/tool"
@@ -19,7 +21,7 @@ import (
 
 // What a running tool says comes to the caller, numbered, with the call's name.
 //
-// contract: A6, P48
+// contract: A6
 func TestStreamedOutput(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		x := w.call("build", `{}`, `"toolCallId":"c-1"`)
@@ -58,11 +60,42 @@ func TestTickEachFiveSeconds(t *testing.T) {
 			}
 		}
 		want(t, "TICKs in 22 s, those of the tool not among them", ticks, 4)
+		start := time.Now()
+		w.call("sleep", `{}`, `"metadata":{"timeoutMs":12000}`).failure(frames.CodeTimeout)
+		want(t, "the total is not kept from ending by them", time.Since(start), 12*time.Second)
 	}, func(w *world) {
 		w.serve("a", set(w.t, frames.Declaration{Name: "sleep"}, func(ctx context.Context, _ *tool.Call) (*frames.ToolResult, error) {
 			<-time.After(22 * time.Second)
 			return nil, nil
 		}))
+	})
+}
+
+// Fields that this version does not know pass through, those that name the call
+// are the router's; what could be taken for the caller's own does not pass.
+//
+// contract: P48
+func TestFramesThatPassOn(t *testing.T) {
+	const text = `{"type":"TEXT","toolCallId":"forged","x-top":{"a":[1.0,9007199254740993]},"content":{"text":"hi","x-in":null},"metadata":{"x-meta":true}}`
+	inBubble(t, func(t *testing.T, w *world) {
+		x := w.call("talk", `{}`, `"toolCallId":"c-1"`)
+		all := x.read()
+		var got []frames.Type
+		for _, f := range all {
+			got = append(got, f.Type)
+		}
+		want(t, "frames", got, []frames.Type{frames.TypeText, frames.TypeToolResult, frames.TypeEnd})
+		for _, field := range []string{`"x-top":{"a":[1.0,9007199254740993]}`, `"x-in":null`, `"x-meta":true`, `"toolCallId":"c-1"`, `"name":"talk"`} {
+			if !strings.Contains(x.raw[0], field) {
+				t.Errorf("%s is not in %s", field, x.raw[0])
+			}
+		}
+	}, func(w *world) {
+		w.plain("talk", `{"name":"talk","encodings":["json"]}`, func(m *nats.Msg) {
+			_ = m.Respond([]byte(text))
+			_ = m.Respond([]byte(`{"type":"META","content":{"state":"done"}}{"type":"CANCEL"}{"type":"NEW"}`))
+			_ = m.Respond([]byte(`{"type":"TOOL_RESULT","content":{"result":1}}{"type":"END"}`))
+		})
 	})
 }
 
@@ -137,7 +170,7 @@ func TestCancelOfADeafTool(t *testing.T) {
 		err := x.failure(frames.CodeCancelled)
 		want(t, "answered after", time.Since(start), time.Second)
 		want(t, "effect", err.Effect, frames.EffectUnknown)
-		want(t, "the drain has nothing to wait for", w.router.stop(), 0)
+		w.router.holdsNothing()
 	}, func(w *world) { w.plain("mute", `{"name":"mute"}`, func(*nats.Msg) {}) })
 }
 
@@ -156,7 +189,7 @@ func TestCallerThatVanishes(t *testing.T) {
 		}
 		w.send(w.me, "wb.ctl.me", `{"type":"CANCEL","toolCallId":"c-2"}`).read()
 		stays.failure(frames.CodeCancelled)
-		want(t, "the drain has nothing to wait for", w.router.stop(), 0)
+		w.router.holdsNothing()
 	}, func(w *world) {
 		ms := time.Hour.Milliseconds()
 		w.serve("a", set(w.t, frames.Declaration{Name: "slow", TimeoutMs: &ms}, untilStopped(w.ended)))
@@ -215,7 +248,7 @@ func TestDrainWithACallThatIsCancelled(t *testing.T) {
 		w.send(w.me, "wb.ctl.me", `{"type":"CANCEL","toolCallId":"c-1"}`).read()
 		x.failure(frames.CodeCancelled)
 		<-w.ended
-		want(t, "then it is drained", w.router.stop(), 0)
+		w.router.holdsNothing()
 	}, func(w *world) { w.serve("a", set(w.t, frames.Declaration{Name: "slow"}, untilStopped(w.ended))) })
 }
 
@@ -226,7 +259,9 @@ func TestDrainDuringALookup(t *testing.T) {
 		x := w.call("nope", `{}`)
 		l := w.send(w.me, "wb.list.me", `{"type":"DESCRIBE","name":"nope"}`)
 		synctest.Wait()
-		want(t, "drained in", w.router.stop(), 250*time.Millisecond)
+		if took := w.router.stop(); took < 250*time.Millisecond || took > time.Second {
+			t.Errorf("drained in %v", took)
+		}
 		x.failure(frames.CodeNotFound)
 		want(t, "list", frames.CodeOf(l.read()[0].Err()), frames.CodeNotFound)
 	})
@@ -264,6 +299,24 @@ func TestQueueOverItsBound(t *testing.T) {
 		w.send(w.me, "wb.ctl.me", `{"type":"CANCEL","toolCallId":"c-1"}`).read()
 		runs.failure(frames.CodeCancelled)
 		<-w.ended
+	})
+}
+
+// contract: P46
+func TestRouterOfAnotherName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, bustest.WithIdentity("gate", natsd.RoleRouter))
+		readFile(w)
+		w.line = w.mesh.Line(t, "gate")
+		w.route(router.Config{Identity: "gate"})
+		_, res := w.call("read_file", `{"path":"a"}`).result()
+		want(t, "error", res.Err, nil)
+		want(t, "below the level of its log", w.log.take(), nil)
+		if err := w.me.PublishMsg(&nats.Msg{Subject: "wb.list.me", Data: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		want(t, "above it", w.log.take(), []string{"refused a reply subject"})
 	})
 }
 

@@ -3,7 +3,6 @@ package router_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -72,9 +71,10 @@ type role struct {
 // route runs a router.
 func (w *world) route(cfg router.Config) *role {
 	w.t.Helper()
-	return w.run(w.mesh.Connect(w.t, "router", w.line.Option()), func(ctx, work context.Context, nc *nats.Conn, ready func()) error {
-		env := app.Env{Identity: "router", Prefix: "wb", NATS: nc, Log: slog.New(w.log), Work: work}
-		return router.New(cfg).Run(ctx, env, ready)
+	s := router.New(cfg)
+	return w.run(w.mesh.Connect(w.t, s.Identity, w.line.Option()), func(ctx, work context.Context, nc *nats.Conn, ready func()) error {
+		env := app.Env{Identity: s.Identity, Prefix: "wb", NATS: nc, Log: slog.New(w.log), Work: work}
+		return s.Run(ctx, env, ready)
 	})
 }
 
@@ -122,6 +122,15 @@ func (r *role) stop() (took time.Duration) {
 		took = time.Since(start)
 	})
 	return took
+}
+
+// holdsNothing stops a router, which has no call to wait for. The drain of a
+// subscription looks each 100 ms whether it is done.
+func (r *role) holdsNothing() {
+	r.t.Helper()
+	if took := r.stop(); took > time.Second {
+		r.t.Errorf("drained in %v", took)
+	}
 }
 
 // logged keeps what a router logs as a warning or worse.
@@ -308,11 +317,11 @@ func endOf(code frames.Code) string {
 	return frames.EndError
 }
 
-// call sends a TOOL_CALL as me, in JSON.
-func (w *world) call(name, args string, metadata ...string) *exchange {
+// call sends a TOOL_CALL as me, in JSON; more are fields of the frame.
+func (w *world) call(name, args string, more ...string) *exchange {
 	w.t.Helper()
-	more := strings.Join(append([]string{""}, metadata...), ",")
-	return w.send(w.me, "wb.call.me."+name, fmt.Sprintf(`{"type":"TOOL_CALL","content":{"arguments":%s}%s}`, args, more))
+	fields := append([]string{`"type":"TOOL_CALL"`, `"content":{"arguments":` + args + `}`}, more...)
+	return w.send(w.me, "wb.call.me."+name, "{"+strings.Join(fields, ",")+"}")
 }
 
 // pack encodes frames as msgpack.
