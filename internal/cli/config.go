@@ -90,10 +90,20 @@ func readConfig(path string, optional bool) (*fileResolver, error) {
 		return nil, badConfig(path, err)
 	}
 	r := &fileResolver{path: path}
-	if err := yaml.Unmarshal(text, &r.values); err != nil {
+	if err := r.parse(text); err != nil {
 		return nil, badConfig(path, err)
 	}
 	return r, nil
+}
+
+// parse reads the file's text. The YAML reader panics on some broken texts.
+func (r *fileResolver) parse(text []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("cannot be read: %v", p)
+		}
+	}()
+	return yaml.Unmarshal(text, &r.values)
 }
 
 // maxConfig bounds a configuration file, which may be named by mistake.
