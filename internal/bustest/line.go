@@ -2,6 +2,7 @@ package bustest
 
 import (
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -37,8 +38,19 @@ func (m *Mesh) Line(t testing.TB, identity string) *Line {
 	return &Line{server: all.InProcessServer}
 }
 
-// Option makes a connection go over the line.
-func (l *Line) Option() nats.Option { return nats.InProcessServer(l) }
+// Option makes a connection go over the line. That a cut line cannot be written
+// to is no error of the test.
+func (l *Line) Option() nats.Option {
+	return func(o *nats.Options) error {
+		report := o.AsyncErrorCB
+		o.AsyncErrorCB = func(nc *nats.Conn, sub *nats.Subscription, err error) {
+			if report != nil && !errors.Is(err, io.ErrClosedPipe) {
+				report(nc, sub, err)
+			}
+		}
+		return nats.InProcessServer(l)(o)
+	}
+}
 
 var errCut = errors.New("the line is cut")
 

@@ -231,7 +231,8 @@ func TestModelErrorEndsTheTurnNotTheSession(t *testing.T) {
 		h := r.session("s1")
 		h.say("one")
 		h.await("META idle 1", 1)
-		r.want(h.turn(), "TEXT one\nMETA thinking 1\nMETA thinking 1\nERROR DENIED\nMETA idle 1")
+		h.settled()
+		r.want(h.turn(), "TEXT one\nMETA thinking 1\nMETA thinking 1\nERROR DENIED\nMETA idle 1\nMETA idle 1")
 		h.say("two")
 		h.await("META idle 2", 1)
 		h.settled()
@@ -245,7 +246,8 @@ func TestModelThatIsNotThereEndsTheTurn(t *testing.T) {
 		h := r.session("s1", "model", "nosuch/m")
 		h.say("go")
 		h.await("META idle 1", 1)
-		r.want(h.turn(), "TEXT go\nMETA thinking 1\nMETA thinking 1\nERROR NOT_FOUND\nMETA idle 1")
+		h.settled()
+		r.want(h.turn(), "TEXT go\nMETA thinking 1\nMETA thinking 1\nERROR NOT_FOUND\nMETA idle 1\nMETA idle 1")
 	})
 }
 
