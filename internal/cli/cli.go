@@ -10,13 +10,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
+	"github.com/weavebus/weavebus/internal/app"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -74,9 +73,8 @@ type console struct {
 // Main runs the command line with the process's own streams, environment and
 // signals, and gives the exit code of PROTOCOL section 6.
 func Main(args []string) int {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
+	signals, stop := app.Notify()
+	defer stop()
 	c := &console{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, signals: signals,
 		live: isTerminal(os.Stdout), errLive: isTerminal(os.Stderr),

@@ -11,6 +11,7 @@ import (
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/client"
 	"github.com/weavebus/weavebus/pkg/frames"
+	workspacetools "github.com/weavebus/weavebus/services/workspace-tools"
 )
 
 // mesh is a connection to a mesh, and the mesh itself where this process hosts it.
@@ -183,7 +184,7 @@ func (c *console) workspaceDir(flag, state string) (string, error) {
 	info, err := os.Stat(dir)
 	switch {
 	case err == nil && info.IsDir():
-		return dir, checkWorkspace(dir, state)
+		return dir, workspacetools.CheckPrivate(dir, private(state))
 	case !strings.ContainsRune(flag, filepath.Separator) && flag != "." && flag != "..":
 		return "", nil
 	case err == nil:
@@ -192,41 +193,10 @@ func (c *console) workspaceDir(flag, state string) (string, error) {
 	return "", frames.NewError(frames.CodeNotFound, "workspace %s: %w", flag, err).WithReason("workspace_not_found")
 }
 
-// checkWorkspace refuses a folder that would show the tools our own keys and
-// configuration.
-func checkWorkspace(dir, state string) error {
-	for _, folder := range private(state) {
-		if within(folder, dir) || within(dir, folder) {
-			return frames.NewError(frames.CodeDenied,
-				"workspace %s and %s must not contain one another: tools could read keys there; choose another workspace, or another --state", dir, folder).
-				WithReason("workspace_holds_state")
-		}
-	}
-	return nil
-}
-
 // private lists the folders that no workspace may touch.
 func private(state string) []string {
 	if home := configHome(); home != "" {
 		return []string{state, home}
 	}
 	return []string{state}
-}
-
-// within reports whether path is dir or lies in it, links resolved as far as
-// they exist.
-func within(path, dir string) bool {
-	rel, err := filepath.Rel(resolved(dir), resolved(path))
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
-}
-
-func resolved(path string) string {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		return target
-	}
-	parent := filepath.Dir(path)
-	if parent == path {
-		return path
-	}
-	return filepath.Join(resolved(parent), filepath.Base(path))
 }

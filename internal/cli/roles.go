@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -106,28 +105,6 @@ func newWorkspaceTools(cfg *roleConfig) (app.Service, error) {
 	return workspacetools.New(workspacetools.Config{
 		Workspaces: cfg.workspaces, Environ: cfg.environ, Private: cfg.private, AllowRoot: cfg.allowRoot,
 	}), nil
-}
-
-// workspaceFlag reads NAME=DIR, or DIR, whose name is then that of the folder.
-func workspaceFlag(flag string) workspacetools.Workspace {
-	if name, dir, ok := strings.Cut(flag, "="); ok && frames.ValidName(name) {
-		return workspacetools.Workspace{Name: name, Dir: dir}
-	}
-	return workspacetools.Workspace{Dir: flag}
-}
-
-// nameOf makes a workspace's name of its folder's.
-func nameOf(dir string) string {
-	name := strings.Map(func(r rune) rune {
-		if frames.ValidName(string(r)) {
-			return r
-		}
-		return '-'
-	}, filepath.Base(dir))
-	if name = strings.Trim(name, "-"); name == "" {
-		return "workspace"
-	}
-	return name[:min(len(name), 64)]
 }
 
 // files is the folder of scripts; nil where none was named.

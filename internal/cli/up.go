@@ -64,16 +64,9 @@ func stopped(err error) error {
 func (cmd *upCmd) services(c *console, state string) ([]app.Service, error) {
 	cfg := &roleConfig{models: c.models, environ: environ(), private: private(state), allowRoot: true}
 	names := meshRoles
-	for _, flag := range cmd.Workspace {
-		w := workspaceFlag(flag)
-		dir, err := c.workspaceDir(w.Dir+"/", state)
-		if err != nil {
-			return nil, err
-		}
-		if w.Dir = dir; w.Name == "" {
-			w.Name = nameOf(dir)
-		}
-		cfg.workspaces = append(cfg.workspaces, w)
+	var err error
+	if cfg.workspaces, err = c.workspaces(cmd.Workspace, state); err != nil {
+		return nil, err
 	}
 	if len(cfg.workspaces) > 0 {
 		names = append(slices.Clip(names), "workspace-tools")
@@ -145,15 +138,8 @@ func (cmd *serveCmd) Run(c *console) error {
 		return err
 	}
 	cfg := &roleConfig{models: c.models, environ: environ(), private: private(state), allowRoot: cmd.AllowRoot}
-	for _, flag := range cmd.Workspace {
-		w := workspaceFlag(flag)
-		if w.Dir, err = c.workspaceDir(w.Dir+"/", state); err != nil {
-			return err
-		}
-		if w.Name == "" {
-			w.Name = nameOf(w.Dir)
-		}
-		cfg.workspaces = append(cfg.workspaces, w)
+	if cfg.workspaces, err = c.workspaces(cmd.Workspace, state); err != nil {
+		return err
 	}
 	services, err := cfg.services(cmd.Roles...)
 	if err != nil {

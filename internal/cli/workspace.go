@@ -4,13 +4,13 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
 	"github.com/nats-io/nats.go"
 
 	"github.com/weavebus/weavebus/pkg/bus"
-	"github.com/weavebus/weavebus/pkg/client"
 	"github.com/weavebus/weavebus/pkg/frames"
 	workspacetools "github.com/weavebus/weavebus/services/workspace-tools"
 )
@@ -76,7 +76,7 @@ func lockServing(ctx context.Context, state string) (unlock func(), err error) {
 }
 
 func (c *console) serveWorkspace(ctx context.Context, m *mesh, state, dir string) error {
-	w := workspacetools.Workspace{Name: nameOf(dir), Dir: dir}
+	w := workspacetools.Workspace{Dir: dir}
 	cfg := &roleConfig{workspaces: []workspacetools.Workspace{w}, environ: environ(), private: private(state), allowRoot: true}
 	services, err := cfg.services("workspace-tools")
 	if err != nil {
@@ -91,21 +91,39 @@ func (c *console) serveWorkspace(ctx context.Context, m *mesh, state, dir string
 	if m.served, err = c.serveBeside(ctx, services[0], connect); err != nil {
 		return err
 	}
-	return awaitWorkspace(ctx, m.client, dir)
+	return m.awaitWorkspace(ctx, dir)
 }
 
 func (m *mesh) url() string { return m.client.Conn().NATS().ConnectedUrl() }
 
 // awaitWorkspace waits until the router has heard of the workspace: it may be a
 // moment behind the announcement.
-func awaitWorkspace(ctx context.Context, cl *client.Client, dir string) error {
+func (m *mesh) awaitWorkspace(ctx context.Context, dir string) error {
 	for {
-		t, err := cl.Tool(ctx, workspaceProbe)
-		if err == nil && slices.Contains(t.Owned, frames.PathKey(dir)) {
-			return nil
+		owned, err := m.owns(ctx, dir)
+		if owned || err != nil {
+			return err
 		}
 		if err := sleep(ctx, announcePause); err != nil {
 			return err
 		}
 	}
+}
+
+// workspaces reads flags of the form NAME=DIR, or DIR, whose name is then that of
+// the folder.
+func (c *console) workspaces(flags []string, state string) ([]workspacetools.Workspace, error) {
+	out := make([]workspacetools.Workspace, len(flags))
+	for i, flag := range flags {
+		w := workspacetools.Workspace{Dir: flag}
+		if name, dir, ok := strings.Cut(flag, "="); ok && frames.ValidName(name) {
+			w = workspacetools.Workspace{Name: name, Dir: dir}
+		}
+		var err error
+		if w.Dir, err = c.workspaceDir(w.Dir+"/", state); err != nil { // the slash: no name of a workspace
+			return nil, err
+		}
+		out[i] = w
+	}
+	return out, nil
 }

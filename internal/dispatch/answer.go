@@ -98,7 +98,7 @@ func (a *attempt) ended() {
 	a.lane.mu.Unlock()
 	switch {
 	case res == nil && stopped != nil:
-		a.end(failed(stopped))
+		a.end(failed(started(stopped)))
 	case res == nil:
 		a.end(failed(a.noResult("its exchange held none")))
 	case refusal(res):
@@ -122,6 +122,15 @@ func refusal(res *frames.ToolResult) bool {
 // unstarted is why a call was stopped that no tool has seen.
 func unstarted(why *frames.Error) *frames.Error {
 	return why.With(func(e *frames.Error) { e.Effect = frames.EffectNone })
+}
+
+// started is why a call was stopped that a tool has seen: it may have acted.
+func started(why *frames.Error) *frames.Error {
+	return why.With(func(e *frames.Error) {
+		if e.Effect == frames.EffectNone {
+			e.Effect = frames.EffectUnknown
+		}
+	})
 }
 
 // checked holds a result to the inline limit and to the tool's output schema;

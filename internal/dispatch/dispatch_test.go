@@ -174,6 +174,31 @@ func TestCallerThatGivesUpCancels(t *testing.T) {
 	})
 }
 
+// A cause whose code says that nothing happened is not believed of a call that
+// its tool has: it may have acted.
+func TestStoppedCallMayHaveActed(t *testing.T) {
+	for name, serve := range map[string]func(q *bus.Request){
+		"silent":   func(*bus.Request) {},
+		"only END": func(q *bus.Request) { <-time.After(time.Second); _ = q.End(frames.EndCancelled) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, dispatch.Config{CancelGrace: 2 * time.Second}, func(t *testing.T, w *world) {
+				w.serve("a", echo, serve)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				go func() {
+					synctest.Wait()
+					cancel(frames.NewError(frames.CodeLimit, "the time is used up"))
+				}()
+				res := w.d.Do(ctx, call("1"))
+				wantCode(t, res, frames.CodeLimit)
+				if res.Err.Effect != frames.EffectUnknown {
+					t.Errorf("effect %s", res.Err.Effect)
+				}
+			})
+		})
+	}
+}
+
 func TestInstanceThatDies(t *testing.T) {
 	inBubble(t, dispatch.Config{}, func(t *testing.T, w *world) {
 		a := w.serve("a", echo, func(q *bus.Request) {})

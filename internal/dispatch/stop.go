@@ -60,7 +60,7 @@ func (a *attempt) stop(err *frames.Error, grace time.Duration) {
 	if first {
 		a.d.sendCancel(a)
 	}
-	a.deliver(failed(err), a)
+	a.deliver(failed(started(err)), a)
 }
 
 func (d *Dispatcher) sendCancel(a *attempt) {

@@ -9,10 +9,11 @@ import (
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
-// checkPrivate refuses a workspace that contains a private folder or lies in
-// one: its tools could read keys and sessions there. Directories are compared
-// as what they are, so neither links nor other spellings pass.
-func checkPrivate(dir string, private []string) error {
+// CheckPrivate refuses, with DENIED, a workspace that contains a private folder or
+// lies in one: its tools could read keys and sessions there. Directories are
+// compared as what they are, so neither links nor other spellings pass; a folder
+// that cannot be looked at is UNAVAILABLE.
+func CheckPrivate(dir string, private []string) error {
 	for _, p := range private {
 		inside, err := within(dir, p)
 		if err != nil {

@@ -69,7 +69,7 @@ func (s *service) add(w Workspace, log *slog.Logger) error {
 		return err
 	}
 	s.open = append(s.open, ws)
-	if err := checkPrivate(ws.Dir(), s.cfg.Private); err != nil {
+	if err := CheckPrivate(ws.Dir(), s.cfg.Private); err != nil {
 		return err
 	}
 	if s.find(ws.PathKey()) != ws {
