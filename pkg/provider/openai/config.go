@@ -89,6 +89,9 @@ func (c Config) endpoint() (*url.URL, error) {
 		return nil, invalid("BaseURL", "holds credentials: put the key in APIKey")
 	}
 	u.Fragment = ""
+	if u.Path == "" {
+		u.Path = "/" // else the joined path, and the request line, lack the slash
+	}
 	if !strings.HasSuffix(strings.TrimRight(u.Path, "/"), path) {
 		u = u.JoinPath(path)
 	}
