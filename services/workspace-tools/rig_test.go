@@ -68,11 +68,7 @@ func (r *rig) serve(cfg workspacetools.Config) *instance {
 func (r *rig) tryServe(cfg workspacetools.Config) (*instance, error) {
 	r.t.Helper()
 	cfg.AllowRoot = true
-	return r.run(workspacetools.New(cfg))
-}
-
-func (r *rig) run(svc app.Service) (*instance, error) {
-	r.t.Helper()
+	svc := workspacetools.New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	work, stopWork := context.WithCancelCause(context.Background())
 	nc := r.mesh.Connect(r.t, svc.Identity)
@@ -91,11 +87,28 @@ func (r *rig) run(svc app.Service) (*instance, error) {
 		stopWork(nil)
 		return nil, stop()
 	}
-	m, nerr := alive.NextMsgWithContext(within(r.t))
-	if nerr != nil {
-		r.t.Fatal(nerr)
+	return &instance{r, r.idOf(alive, cfg.Workspaces[0].Dir), stop, stopWork}, nil
+}
+
+// idOf gives the instance that says it owns the folder: others are started
+// beside it.
+func (r *rig) idOf(alive *nats.Subscription, dir string) string {
+	r.t.Helper()
+	for {
+		m, err := alive.NextMsgWithContext(within(r.t))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		said, err := frames.Decode(m.Data)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for key := range said.Frames[0].Content.Lookup("keys").Items() {
+			if s, _ := key.Text(); s == frames.PathKey(dir) {
+				return r.caller.Tokens(m.Subject)[2]
+			}
+		}
 	}
-	return &instance{r, r.caller.Tokens(m.Subject)[2], stop, stopWork}, nil
 }
 
 // hearAlive hears the next instances that say they are there.

@@ -90,7 +90,7 @@ func (c Config) endpoint() (*url.URL, error) {
 	}
 	u.Fragment = ""
 	if u.Path == "" {
-		u.Path = "/" // else the joined path, and the request line, lack the slash
+		u.Path = "/" // else the joined path lacks the slash, and errors show it so
 	}
 	if !strings.HasSuffix(strings.TrimRight(u.Path, "/"), path) {
 		u = u.JoinPath(path)

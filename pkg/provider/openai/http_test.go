@@ -239,13 +239,11 @@ func TestEndpoint(t *testing.T) {
 		var got string
 		p := transport(t, func(r *http.Request) (*http.Response, error) {
 			got = r.URL.String()
-			if line := r.URL.RequestURI(); line[0] != '/' {
-				t.Errorf("%q: the request line asks for %q", base, line)
-			}
 			return nil, errors.New("no")
 		}, func(c *openai.Config) { c.BaseURL, c.APIKey = base, "k" })
 		_, err := provider.Collect(p.Stream(t.Context(), user("hi")))
-		if got != want || err == nil {
+		shown, _, _ := strings.Cut(want, "?")
+		if got != want || err == nil || !strings.Contains(err.Error(), shown) {
 			t.Errorf("%q: %q, error %v", base, got, err)
 		}
 	}
