@@ -103,7 +103,7 @@ func TestStopWithARunningCommand(t *testing.T) {
 			cfg.Environ = []string{"PATH=" + os.Getenv("PATH")}
 			in := r.serve(cfg)
 			call := frames.Call("run_command", json.RawMessage(`{"command":"echo begun; until test -e go; do sleep 0.01; done; echo ended"}`))
-			x, err := r.caller.Open(context.Background(), r.caller.InstTool("local", in.id, "run_command"), frames.Msgpack, &call)
+			x, err := r.caller.Open(context.Background(), r.caller.InstTool("workspace", in.id, "run_command"), frames.Msgpack, &call)
 			if err != nil {
 				t.Fatal(err)
 			}
