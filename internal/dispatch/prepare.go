@@ -35,7 +35,7 @@ func (d *Dispatcher) Prepare(ctx context.Context, c Call) (*Prepared, error) {
 	return &Prepared{Call: c, Declaration: t.Declaration, key: key}, nil
 }
 
-// Lookup gives a tool that has a live instance, else NOT_FOUND or UNAVAILABLE.
+// Lookup gives a tool that has a live instance, else NOT_FOUND, DISABLED or UNAVAILABLE.
 func (d *Dispatcher) Lookup(ctx context.Context, name string) (*registry.Tool, error) {
 	t := d.reg.Find(ctx, name)
 	switch {
@@ -43,10 +43,8 @@ func (d *Dispatcher) Lookup(ctx context.Context, name string) (*registry.Tool, e
 		return t, nil
 	case ctx.Err() != nil:
 		return nil, frames.AsError(context.Cause(ctx))
-	case t == nil:
-		return nil, frames.NotFound(name, d.callable())
 	}
-	return nil, frames.Unavailable(name)
+	return nil, d.reg.Unserved(name)
 }
 
 // Ready reports whether the tool is known to be served, so that Prepare need not
@@ -54,16 +52,6 @@ func (d *Dispatcher) Lookup(ctx context.Context, name string) (*registry.Tool, e
 func (d *Dispatcher) Ready(tool string) bool {
 	t := d.reg.Get(tool)
 	return t != nil && len(t.Instances) > 0
-}
-
-func (d *Dispatcher) callable() []string {
-	var names []string
-	for _, t := range d.reg.Tools() {
-		if t.Callable() {
-			names = append(names, t.Name)
-		}
-	}
-	return names
 }
 
 // checkArguments holds arguments to the tool's schema. A tool whose schemas do
@@ -74,19 +62,9 @@ func (d *Dispatcher) checkArguments(t *registry.Tool, args json.RawMessage) erro
 		_, err = d.reg.Output(t.Declaration)
 	}
 	if err != nil {
-		return refused(t.Name, frames.AsError(err))
+		return registry.Unusable(t.Name, "", frames.AsError(err))
 	}
 	return s.Validate(args)
-}
-
-// refused is the error of a call of a tool whose declaration is at fault: no
-// other arguments would help.
-func refused(tool string, why *frames.Error) *frames.Error {
-	return frames.Unavailable(tool).With(func(e *frames.Error) {
-		e.Message = "Tool " + tool + " is refused: " + why.Message
-		e.LLMMessage = "Tool " + tool + " cannot be called: its own declaration is at fault, not your call. Try another way."
-		e.Reason, e.Issues, e.Retryable = "bad_schema", why.Issues, false
-	})
 }
 
 // workspaceKey gives the key that an instance must own for the call; "" where

@@ -69,7 +69,7 @@ func (d *Dispatcher) pump(l *lane) {
 		d.send(a)
 	}
 	for _, r := range lost {
-		r.finish(failed(frames.Unavailable(l.tool)))
+		r.finish(failed(d.reg.Unserved(l.tool)))
 	}
 }
 

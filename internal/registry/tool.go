@@ -35,12 +35,34 @@ func (i Instance) Announced() bool { return i.ID != "" }
 
 // Tool is a tool as it stands now: a snapshot that is not changed.
 type Tool struct {
+	// Declaration is the newest, with an operator's limits where those are tighter.
 	*frames.Declaration
-	// Instances are those that serve this declaration and take calls.
+	// Instances are those that serve this declaration and take calls; none where an
+	// operator switched the tool off.
 	Instances []Served
+	// Serving counts the instances, also where the tool is switched off.
+	Serving int
 	// Refused says why the declaration cannot be called; nil for most.
 	Refused *frames.Error
+	// Setting is what operators decided about the name.
+	Setting Setting
+
+	declared *frames.Declaration // as it was announced; nil where it was not
+	check    *verdict            // of its schemas
 }
+
+// State says in one word how a tool stands.
+type State string
+
+// States of a tool.
+const (
+	Ready    State = "ready"    // it can be called
+	Down     State = "down"     // nobody serves it now
+	Disabled State = "disabled" // an operator switched it off
+	Retired  State = "retired"  // an operator took the name away
+	Refused  State = "refused"  // its declaration is at fault
+	Conflict State = "conflict" // another identity has the name
+)
 
 // Served is a tool on one instance.
 type Served struct {
