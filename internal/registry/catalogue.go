@@ -18,6 +18,7 @@ const (
 	maxAsked        = 1_000     // for each instance
 	maxLost         = 1_000     // tools that nobody serves any more
 	maxBytes        = 512 << 20 // of declarations, as if no two were the same
+	nameBytes       = 128       // a name that an instance says it is alive with
 )
 
 // sign is one thing that an instance said.
@@ -51,8 +52,10 @@ type instance struct {
 	drained time.Time
 	// alive: it gave a sign of life; named are the tools that the last one named,
 	// where none are named all are meant.
-	alive   bool
-	named   map[string]bool
+	alive bool
+	named map[string]bool
+	// bytes is what the names take.
+	bytes   int
 	tools   map[string]*declared
 	refused map[string]*Tool
 	// asked are tools that it named and that were looked for once.
@@ -180,6 +183,15 @@ func (c *catalogue) change(dead bool, f func(ch *changes)) {
 	}
 }
 
+// wasFull reports whether something had no room since it was last asked.
+func (c *catalogue) wasFull() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	full := c.full
+	c.full = false
+	return full
+}
+
 // hear takes one thing that was said. It reports whether the instance serves
 // tools that are not known here.
 func (c *catalogue) hear(s *sign) (missing bool) {
@@ -203,7 +215,7 @@ func (c *catalogue) take(s *sign, ch *changes) (missing bool) {
 	switch {
 	case in == nil:
 	case s.kind == lives:
-		in.lives(s.tools, ch)
+		c.lives(in, s.tools, ch)
 		return in.lacks(s.tools)
 	case s.kind == ends:
 		in.drained = s.at
@@ -222,6 +234,7 @@ func (c *catalogue) touch(id Instance, seen time.Time) *instance {
 	in := c.instances[id]
 	if in == nil {
 		if len(c.instances) >= maxInstances {
+			c.full = true
 			return nil
 		}
 		in = &instance{Instance: id, tools: map[string]*declared{}}
@@ -248,7 +261,7 @@ func (in *instance) lacks(tools []string) bool {
 			in.asked = map[string]bool{}
 		}
 		if len(in.asked) < maxAsked {
-			in.asked[name] = true
+			in.asked[strings.Clone(name)] = true
 			lacks = true
 		}
 	}
@@ -256,12 +269,19 @@ func (in *instance) lacks(tools []string) bool {
 }
 
 // lives takes a sign of life.
-func (in *instance) lives(tools []string, ch *changes) {
+func (c *catalogue) lives(in *instance, tools []string, ch *changes) {
 	if !in.drained.IsZero() || in.alive && in.namedAre(tools) {
 		return
 	}
 	before := *in
-	in.alive, in.named = true, make(map[string]bool, len(tools))
+	c.bytes -= in.bytes
+	in.alive, in.named, in.bytes = true, nil, 0
+	if bytes := nameBytes * len(tools); c.room(bytes) {
+		in.named, in.bytes = make(map[string]bool, len(tools)), bytes
+		c.bytes += bytes
+	} else {
+		c.full, tools = true, nil
+	}
 	for _, name := range tools {
 		in.named[strings.Clone(name)] = true // not with the message that it is part of
 	}
@@ -291,7 +311,7 @@ func (in *instance) changed(ch *changes) {
 func (c *catalogue) declare(in *instance, s *sign, ch *changes) {
 	if !in.drained.IsZero() && !s.at.Before(in.drained) {
 		c.clear(in, ch) // the id is used by another process now
-		in.drained, in.alive, in.named = time.Time{}, false, nil
+		in.drained, in.alive = time.Time{}, false
 	}
 	d := &declared{Declaration: s.decl, in: in, heard: s.at, since: s.at, check: &verdict{}}
 	if !s.since.IsZero() {
@@ -370,7 +390,8 @@ func (c *catalogue) clear(in *instance, ch *changes) {
 		c.withdraw(in, name, ch)
 	}
 	c.count -= len(in.refused)
-	in.refused, in.asked = nil, nil
+	c.bytes -= in.bytes
+	in.refused, in.asked, in.named, in.bytes = nil, nil, nil, 0
 }
 
 // refuse keeps a declaration that cannot be called, to show it. The tool that

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/weavebus/weavebus/internal/schema"
@@ -132,6 +133,22 @@ func Unusable(tool, which string, why *frames.Error) *frames.Error {
 		e.LLMMessage = "Tool " + tool + " cannot be called: its own declaration is at fault, not your call. Try another way."
 		e.Reason, e.Issues, e.Retryable = "bad_schema", why.Issues, false
 	})
+}
+
+// Known reports whether anything is known of a name: somebody declares it, or did
+// until a while ago, or an operator decided about it.
+func (r *Registry) Known(name string) bool {
+	t, refused := r.Standing(name)
+	return t != nil || len(refused) > 0 || r.Setting(name) != (Setting{})
+}
+
+// Names gives every name that anything is known of, sorted.
+func (r *Registry) Names() []string { return slices.Sorted(slices.Values(r.cat.names())) }
+
+// Identities gives who has a tool's name, empty for nobody, and who declares it,
+// sorted.
+func (r *Registry) Identities(tool string) (has string, declare []string) {
+	return r.cat.identities(tool)
 }
 
 // Callable gives the names of the tools that can be called, sorted.

@@ -175,6 +175,17 @@ func (c *catalogue) standing(name string) (t *Tool, refused []*Tool) {
 	return c.tools[name], refused
 }
 
+// identities gives who has a name, and who declares it, sorted.
+func (c *catalogue) identities(name string) (has string, declare []string) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for in := range c.serving[name] {
+		declare = append(declare, in.Identity)
+	}
+	slices.Sort(declare)
+	return c.owners[name], slices.Compact(declare)
+}
+
 // names gives every name that is known, whatever may be said of it. Unsorted.
 func (c *catalogue) names() []string {
 	c.mu.RLock()

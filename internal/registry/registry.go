@@ -183,6 +183,10 @@ func (r *Registry) follow(ctx context.Context, sub *nats.Subscription, status <-
 				r.missed(why)
 			}
 			r.resume(ctx)
+			if r.cat.wasFull() {
+				r.cfg.Log.Warn("the catalogue is full: announcements were left out",
+					"instances", maxInstances, "declarations", maxDeclarations, "bytes", maxBytes)
+			}
 		case <-describe.C:
 			r.describe(ctx, "")
 		}

@@ -64,6 +64,9 @@ const (
 	Conflict State = "conflict" // another identity has the name
 )
 
+// States lists them all.
+func States() []State { return []State{Ready, Down, Disabled, Retired, Refused, Conflict} }
+
 // Served is a tool on one instance.
 type Served struct {
 	Instance Instance
