@@ -27,8 +27,7 @@ func (c *catalogue) derive(name string) {
 		}
 	}
 	slices.SortFunc(t.Instances, func(a, b Served) int { return compare(a.Instance, b.Instance) })
-	t.Serving = len(t.Instances)
-	if t.Setting.Off() {
+	if t.Serving = t.Instances; t.Setting.Off() {
 		t.Instances = nil
 	}
 	c.tools[name] = t

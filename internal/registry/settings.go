@@ -25,8 +25,10 @@ const (
 	keepEach = 30 * time.Second
 	// changeTries is how often a change is tried while others write the same key.
 	changeTries = 10
-	// changeLimit bounds one request: an election takes 4 to 9 s.
-	changeLimit = 5 * time.Second
+	// changeLimit bounds a change, and tryLimit each try: an election takes 4 to 9 s,
+	// and a client waits 15.
+	changeLimit = 12 * time.Second
+	tryLimit    = 5 * time.Second
 )
 
 // Error codes of a lost compare-and-set on a subject.
@@ -115,6 +117,8 @@ func (r *Registry) Setting(tool string) Setting { return r.cat.setting(tool) }
 // holds then. An error of f leaves it as it is. UNAVAILABLE may mean that nobody
 // knows whether it was written.
 func (r *Registry) Change(ctx context.Context, tool string, f func(*Setting) error) (Setting, error) {
+	ctx, stop := context.WithTimeout(ctx, changeLimit)
+	defer stop()
 	js, err := jetstream.New(r.conn.NATS())
 	if err != nil {
 		return Setting{}, frames.NewError(frames.CodeUnavailable, "JetStream: %w", err)
@@ -148,7 +152,7 @@ type change struct {
 // try reads the key and writes it once. What an earlier try wrote whose outcome
 // was not known is found by its nonce.
 func (c *change) try(ctx context.Context, f func(*Setting) error) (k kept, again bool, err error) {
-	ctx, stop := context.WithTimeout(ctx, changeLimit)
+	ctx, stop := context.WithTimeout(ctx, tryLimit)
 	defer stop()
 	if k, err = c.head(ctx); err != nil || k.Nonce == c.nonce {
 		return k, false, err

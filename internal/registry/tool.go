@@ -40,8 +40,8 @@ type Tool struct {
 	// Instances are those that serve this declaration and take calls; none where an
 	// operator switched the tool off.
 	Instances []Served
-	// Serving counts the instances, also where the tool is switched off.
-	Serving int
+	// Serving are the same, also where the tool is switched off.
+	Serving []Served
 	// Refused says why the declaration cannot be called; nil for most.
 	Refused *frames.Error
 	// Setting is what operators decided about the name.
@@ -83,11 +83,15 @@ func (s *Served) Owns(key string) bool { return len(s.Keys) == 0 || slices.Conta
 // needs none.
 func (t *Tool) Owners() []string { return slices.DeleteFunc(t.Keys(), frames.IsPathKey) }
 
-// Keys gives all keys that live instances own, sorted: names and roots.
+// Keys gives all keys that live instances own, sorted: names and roots. Of a
+// declaration that is refused they are those that it names.
 func (t *Tool) Keys() []string {
 	var keys []string
-	for _, s := range t.Instances {
+	for _, s := range t.Serving {
 		keys = append(keys, s.Keys...)
+	}
+	if t.Refused != nil {
+		keys = slices.Clone(t.Declaration.Keys)
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)

@@ -49,6 +49,11 @@ func InState(states ...string) ListOption {
 	return func(l *listConfig) { l.states = append(l.states, states...) }
 }
 
+// InAnyState lists the retired tools too.
+func InAnyState() ListOption {
+	return InState(StateReady, StateDown, StateDisabled, StateRetired, StateRefused, StateConflict)
+}
+
 // Named lists the tools with these names only, or that fit these patterns, in
 // which * stands for any letters. Default: all.
 func Named(patterns ...string) ListOption {

@@ -150,7 +150,7 @@ func (r *router) send(q *bus.Request, fs []frames.Frame) {
 }
 
 func (r *router) description(t *registry.Tool, state registry.State) frames.Frame {
-	f := frames.Description(t.Declaration, frames.WithMeta("instances", t.Serving), frames.WithMeta("state", string(state)))
+	f := frames.Description(t.Declaration, frames.WithMeta("instances", len(t.Serving)), frames.WithMeta("state", string(state)))
 	if keys := t.Keys(); keys != nil {
 		f.Metadata.Set("keys", frames.Value(keys))
 	}
