@@ -104,7 +104,7 @@ func TestSettingsAfterAGap(t *testing.T) {
 		_, err = js.Publish(t.Context(), "$KV.WB_TOOLS.odd", []byte(`{"disabled":7}`))
 		must(t, err)
 		r.line.Mend()
-		<-time.After(3 * time.Second)
+		<-time.After(10 * time.Second)
 		want(t, "after the gap", r.Setting("echo").Disabled, true)
 		want(t, "what cannot be read", r.Setting("odd"), registry.Setting{})
 		r.change("odd", disable)
