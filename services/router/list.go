@@ -112,34 +112,29 @@ func (r *router) describeOne(ctx context.Context, q *bus.Request, name string, o
 	if t != nil {
 		all = append([]*registry.Tool{t}, all...)
 	}
-	fs := r.descriptions(all, only)
-	if len(fs) == 0 && len(only.states) == 0 {
+	all = r.matching(all, only)
+	if len(all) == 0 && len(only.states) == 0 {
 		r.sent(q.Fail(r.d.Registry().Unserved(name)), q)
 		return
 	}
-	r.send(q, fs)
+	r.send(q, all)
 }
 
 func (r *router) describeAll(q *bus.Request, only filter) {
-	r.send(q, r.descriptions(append(r.d.Registry().Tools(), r.d.Registry().Refused()...), only))
+	r.send(q, r.matching(append(r.d.Registry().Tools(), r.d.Registry().Refused()...), only))
 }
 
-// descriptions describes the tools that pass.
-func (r *router) descriptions(all []*registry.Tool, only filter) []frames.Frame {
-	var fs []frames.Frame
-	for _, t := range all {
-		if state := r.d.Registry().State(t); only.match(t.Name, state) {
-			fs = append(fs, r.description(t, state))
-		}
-	}
-	return fs
+// matching gives the tools that a filter lets pass.
+func (r *router) matching(all []*registry.Tool, only filter) []*registry.Tool {
+	return slices.DeleteFunc(all, func(t *registry.Tool) bool { return !only.match(t.Name, r.d.Registry().State(t)) })
 }
 
-// send answers with frames and END, in messages of bounded size.
-func (r *router) send(q *bus.Request, fs []frames.Frame) {
+// send answers with descriptions of tools and END, in messages of bounded size.
+func (r *router) send(q *bus.Request, tools []*registry.Tool) {
 	var chunk []frames.Frame
 	size := 0
-	for _, f := range fs {
+	for _, t := range tools {
+		f := r.description(t)
 		if size += len(f.Content); size > listChunk && len(chunk) > 0 {
 			r.sent(q.Send(chunk...), q)
 			chunk, size = nil, len(f.Content)
@@ -149,8 +144,9 @@ func (r *router) send(q *bus.Request, fs []frames.Frame) {
 	r.sent(q.End(frames.EndCompleted, chunk...), q)
 }
 
-func (r *router) description(t *registry.Tool, state registry.State) frames.Frame {
-	f := frames.Description(t.Declaration, frames.WithMeta("instances", len(t.Serving)), frames.WithMeta("state", string(state)))
+func (r *router) description(t *registry.Tool) frames.Frame {
+	state := string(r.d.Registry().State(t))
+	f := frames.Description(t.Declaration, frames.WithMeta("instances", len(t.Serving)), frames.WithMeta("state", state))
 	if keys := t.Keys(); keys != nil {
 		f.Metadata.Set("keys", frames.Value(keys))
 	}
