@@ -125,7 +125,7 @@ func toolFrom(f *frames.Frame) Tool {
 const noTools = "No tools are currently available."
 
 // PromptText describes the tools that can be called to a model, each in a line
-// "- name: description"; without any it is "No tools are currently available."
+// "- name: description"; without any it says that no tools are available.
 func PromptText(tools []Tool) string {
 	var lines []string
 	for i := range tools {
