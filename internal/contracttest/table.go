@@ -75,11 +75,14 @@ func (t *Table) Fill(tests []Test) string {
 
 // String returns the row as a line of the table.
 func (r Row) String() string {
-	var tests string
-	if len(r.Tests) > 0 {
-		tests = "`" + strings.Join(r.Tests, "`, `") + "`"
+	return fmt.Sprintf("| %s | %s | %s | %s |", r.ID, r.Behaviour, r.State, codeList(r.Tests))
+}
+
+func codeList(names []string) string {
+	if len(names) == 0 {
+		return ""
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s |", r.ID, r.Behaviour, r.State, tests)
+	return "`" + strings.Join(names, "`, `") + "`"
 }
 
 // byRow returns the sorted names of the tests that prove each row.
