@@ -214,9 +214,6 @@ func (r *Registry) declaration(f *frames.Frame, from Instance, tool string, at t
 	case err == nil && d.Name != tool:
 		err = frames.NewError(frames.CodeValidationInput, "the declaration names tool %q, the subject %q", d.Name, tool)
 	}
-	if own := f.Metadata.Get("refused"); err == nil && own != nil {
-		err = frames.ErrorFrom(own) // the service itself cannot serve it, and says why
-	}
 	s = sign{from: from, at: at, kind: declares, decl: d, err: frames.AsError(err)}
 	if err != nil {
 		r.cfg.Log.Warn("refused a tool declaration", "identity", from.Identity, "instance", from.ID, "tool", tool, "error", err)

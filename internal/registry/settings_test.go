@@ -145,21 +145,24 @@ func TestContestedNameIsNoted(t *testing.T) {
 	})
 }
 
-// A service that cannot serve a tool says so, and it is listed with the reason.
+// A declaration that is not whole is shown with the reason and the place, which a
+// call of the name is told too, until a good one comes.
 //
-// contract: S37, G41, B47
-func TestServiceRefusesItsOwnTool(t *testing.T) {
+// contract: G41, B47
+func TestRefusalIsTold(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.announcer("local", "a")
-		why := frames.NewError(frames.CodeValidationInput, `Skipping "broken.yaml": line 3: no such field`)
-		f := frames.Description(declaration("broken"), frames.WithMeta("refused", why.Raw()))
-		a.publish(a.conn.AnnounceTool("local", "a", "broken"), f)
-		a.flush()
+		a.declare([]string{"broken"}, func(d *frames.Declaration) { d.Replay = "maybe" })
 		want(t, "no tool", r.shows("broken"), "")
 		_, refused := r.Standing("broken")
-		want(t, "shown", []string{string(r.State(refused[0])), refused[0].Refused.Message}, []string{"refused", why.Message})
+		if len(refused) != 1 {
+			t.Fatalf("refused: %+v", refused)
+		}
+		why := refused[0].Refused
+		want(t, "shown", []string{string(r.State(refused[0])), why.Issues[0].Path}, []string{"refused", "/replay"})
 		err := r.Unserved("broken")
 		want(t, "a call's error", err.Code, frames.CodeUnavailable)
+		want(t, "its place", err.Issues, why.Issues)
 		want(t, "its text", err.Message, "Tool broken, declared by local/a, is refused: "+why.Message)
 		want(t, "retryable", err.Retryable, false)
 		a.declare([]string{"broken"})
