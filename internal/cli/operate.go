@@ -21,7 +21,7 @@ type toolsRetireCmd struct {
 
 type toolsSwapCmd struct {
 	Tool string `arg:"" help:"Tool that another identity is to serve."`
-	To   string `name:"to" placeholder:"IDENTITY" help:"Identity that gets the name. Default: the only other one that declares it."`
+	To   string `name:"to" placeholder:"IDENTITY" help:"Identity that gets the name. Default: the only other one that serves it."`
 }
 
 type toolsLimitsCmd struct {

@@ -20,7 +20,7 @@ type toolsCmd struct {
 	Disable  toolsDisableCmd  `cmd:"" help:"Switch tools off: their calls are DISABLED until they are enabled."`
 	Enable   toolsEnableCmd   `cmd:"" help:"Switch tools on again that were disabled or retired."`
 	Retire   toolsRetireCmd   `cmd:"" help:"Take tools' names away: their calls are NOT_FOUND until they are enabled."`
-	Swap     toolsSwapCmd     `cmd:"" help:"Give a tool's name to another identity that declares it."`
+	Swap     toolsSwapCmd     `cmd:"" help:"Give a tool's name to another identity that serves it."`
 	Limits   toolsLimitsCmd   `cmd:"" help:"Bound a tool's calls more tightly than it declares."`
 }
 

@@ -145,8 +145,8 @@ func (r *Registry) Known(name string) bool {
 // Names gives every name that anything is known of, sorted.
 func (r *Registry) Names() []string { return slices.Sorted(slices.Values(r.cat.names())) }
 
-// Identities gives who has a tool's name, empty for nobody, and who declares it,
-// sorted.
+// Identities gives who has a tool's name, empty for nobody, and who declares it on
+// an instance that takes calls and is alive, sorted.
 func (r *Registry) Identities(tool string) (has string, declare []string) {
 	return r.cat.identities(tool)
 }

@@ -174,12 +174,15 @@ func (c *catalogue) standing(name string) (t *Tool, refused []*Tool) {
 	return c.tools[name], refused
 }
 
-// identities gives who has a name, and who declares it, sorted.
+// identities gives who has a name, and who declares it on an instance that takes
+// calls and is alive, sorted.
 func (c *catalogue) identities(name string) (has string, declare []string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for in := range c.serving[name] {
-		declare = append(declare, in.Identity)
+	for in, d := range c.serving[name] {
+		if d.ready() && d.vouched() {
+			declare = append(declare, in.Identity)
+		}
 	}
 	slices.Sort(declare)
 	return c.owners[name], slices.Compact(declare)

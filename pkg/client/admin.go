@@ -48,7 +48,7 @@ func (c *Client) Retire(ctx context.Context, tool string) (*Setting, error) {
 	return c.order(ctx, "retire", tool, nil)
 }
 
-// Swap gives a tool's name to another identity that declares it; an empty one is
+// Swap gives a tool's name to another identity that serves it; an empty one is
 // the only other one there is. Calls that run end where they are.
 func (c *Client) Swap(ctx context.Context, tool, identity string) (*Setting, error) {
 	more := map[string]any{}

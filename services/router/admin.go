@@ -133,7 +133,8 @@ func (o *order) apply(s *registry.Setting) {
 	}
 }
 
-// heir gives the identity that is to have a tool's name: one that declares it.
+// heir gives the identity that is to have a tool's name: one that serves it, and
+// does not only say so.
 func heir(reg *registry.Registry, o order) (string, error) {
 	has, declare := reg.Identities(o.tool)
 	others := slices.DeleteFunc(slices.Clone(declare), func(id string) bool { return id == has })
@@ -141,13 +142,13 @@ func heir(reg *registry.Registry, o order) (string, error) {
 	case o.identity != "" && slices.Contains(declare, o.identity):
 		return o.identity, nil
 	case o.identity != "":
-		return "", badField("identity", "%s does not declare tool %s; it is declared by %s", o.identity, o.tool, listed(declare))
+		return "", badField("identity", "%s does not serve tool %s; it is served by %s", o.identity, o.tool, listed(declare))
 	case len(others) == 1:
 		return others[0], nil
 	case len(others) == 0:
-		return "", badField("identity", "no other identity than %q declares tool %s", has, o.tool)
+		return "", badField("identity", "no other identity than %q serves tool %s", has, o.tool)
 	}
-	return "", badField("identity", "several declare tool %s, name one of %s", o.tool, listed(others))
+	return "", badField("identity", "several serve tool %s, name one of %s", o.tool, listed(others))
 }
 
 func listed(names []string) string {

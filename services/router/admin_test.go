@@ -172,7 +172,7 @@ func TestBadOrders(t *testing.T) {
 			{"enable", `{"tool":"x"}`, frames.CodeNotFound, `Tool "x" not found`},
 			{"swap", `{"tool":"x","identity":"you"}`, frames.CodeNotFound, `Tool "x" not found`},
 			{"swap", `{"tool":"one"}`, frames.CodeValidationInput, `no other identity than "local"`},
-			{"swap", `{"tool":"one","identity":"you"}`, frames.CodeValidationInput, "you does not declare tool one; it is declared by local"},
+			{"swap", `{"tool":"one","identity":"you"}`, frames.CodeValidationInput, "you does not serve tool one; it is served by local"},
 			{"swap", `{"tool":"one","identity":"a.b"}`, frames.CodeValidationInput, "identity"},
 			{"remove", `{"tool":"one"}`, frames.CodeValidationInput, `"remove" is no order; there is disable, enable, limits, retire, swap`},
 			{"disable", `{}`, frames.CodeValidationInput, "tool: name the tool"},
@@ -192,7 +192,14 @@ func TestBadOrders(t *testing.T) {
 			all := w.send(w.me, "wb.admin.me.disable", data).read()
 			want(t, data, frames.CodeOf(all[0].Err()), frames.CodeBadFrame)
 		}
-		want(t, "nothing was changed", w.states(), map[string]string{"one": "ready", "two": "ready"})
+		conn := w.bus("you") // declares it, and is not there
+		f := frames.Description(&frames.Declaration{Name: "one"})
+		if err := conn.Publish(t.Context(), "wb.announce.you.x.one", frames.Msgpack, &f); err != nil {
+			t.Fatal(err)
+		}
+		w.flush(conn.NATS())
+		want(t, "to nobody", frames.CodeOf(w.order("swap", `{"tool":"one","identity":"you"}`)[0].Err()), frames.CodeValidationInput)
+		want(t, "nothing was changed", w.states(), map[string]string{"one": "ready conflict", "two": "ready"})
 	}, serveSome)
 }
 
