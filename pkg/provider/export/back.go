@@ -35,7 +35,7 @@ func withoutNulls(plain *node, arguments string) string {
 		return arguments
 	}
 	v := parse([]byte(arguments))
-	r := reader{root: plain, known: map[pairing]*reading{}, left: maxBack, objects: map[*node]*objectSchema{}}
+	r := reader{root: plain, known: map[pairing]*reading{}, left: maxBack, objects: map[*node]*objectSchema{}, nulls: newNulls(plain)}
 	if got := r.read(plain, v).value; got != v && r.left > 0 {
 		return string(got.text())
 	}
@@ -47,6 +47,7 @@ type reader struct {
 	root    *node
 	known   map[pairing]*reading
 	objects map[*node]*objectSchema
+	nulls   nulls
 	left    int
 }
 
@@ -145,7 +146,7 @@ func (r *reader) object(n, v *node, fits bool) reading {
 			fits = false // the object is closed
 		case o.required[key]:
 			required++
-		case item.isNull() && !takesNull(r.root, schema, nil):
+		case item.isNull() && !r.nulls.fit(schema):
 			changed = true
 			continue
 		}

@@ -3,6 +3,7 @@ package export_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -71,7 +72,7 @@ func (g gen) kind(depth, kind int) map[string]any {
 func (g gen) forms(depth int) []any {
 	var out []any
 	for i := range 1 + g.pick("forms", 3) {
-		form := g.object(depth)
+		form := g.closed(depth)
 		object(form["properties"])["tag"] = map[string]any{"const": fmt.Sprint("form", i)}
 		required, _ := form["required"].([]any)
 		form["required"] = append(required, "tag")
@@ -87,7 +88,7 @@ func (g gen) forms(depth int) []any {
 }
 
 func (g gen) nullable(s map[string]any) map[string]any {
-	if g.pick("nullable", 4) == 0 {
+	if g.pick("nullable", 4) == 0 && s["type"] != nil {
 		s["type"] = []any{s["type"], "null"}
 		if list, ok := s["enum"].([]any); ok && g.bool("null in enum") {
 			s["enum"] = append(list, nil)
@@ -96,7 +97,8 @@ func (g gen) nullable(s map[string]any) map[string]any {
 	return s
 }
 
-func (g gen) object(depth int) map[string]any {
+// closed draws an object without combinations.
+func (g gen) closed(depth int) map[string]any {
 	props, required := map[string]any{}, []any{}
 	for _, name := range []string{"a", "b", "c$", "d e"}[:g.pick("properties", 5)] {
 		props[name] = g.schema(max(depth, 0))
@@ -104,17 +106,22 @@ func (g gen) object(depth int) map[string]any {
 			required = append(required, name)
 		}
 	}
-	s := map[string]any{"type": "object", "properties": props, "required": required, "additionalProperties": false}
-	if g.bool("allOf") && g.open {
-		s = map[string]any{"allOf": []any{s, map[string]any{"type": "object", "properties": map[string]any{"more": g.schema(0)}}}}
-		delete(object(s["allOf"].([]any)[0]), "additionalProperties")
+	return map[string]any{"type": "object", "properties": props, "required": required, "additionalProperties": false}
+}
+
+func (g gen) object(depth int) map[string]any {
+	s := g.closed(depth)
+	if g.open && g.bool("allOf") {
+		delete(s, "additionalProperties")
+		more := map[string]any{"type": "object", "properties": map[string]any{"more": g.schema(0)}}
+		return map[string]any{"allOf": []any{s, more}}
 	}
 	return s
 }
 
 // root draws the schema of arguments.
 func (g gen) root() string {
-	s := g.object(3)
+	s := g.closed(3)
 	s["$defs"] = map[string]any{
 		"leaf":  map[string]any{"type": "string", "maxLength": 4},
 		"maybe": map[string]any{"type": []any{"boolean", "null"}},
@@ -138,6 +145,13 @@ func (g gen) instance(root, s map[string]any, depth int) any {
 		if forms, ok := s[key].([]any); ok {
 			return g.instance(root, object(forms[g.pick("form", len(forms))]), depth)
 		}
+	}
+	if all, ok := s["allOf"].([]any); ok {
+		out := map[string]any{}
+		for _, part := range all {
+			maps.Copy(out, object(g.instance(root, object(part), depth)))
+		}
+		return out
 	}
 	if v, ok := s["const"]; ok {
 		return v
@@ -254,9 +268,6 @@ func TestExportsTakeWhatTheToolTakes(t *testing.T) {
 		g := gen{T: rt, open: true}
 		own := g.root()
 		root := object(value(t, []byte(own)))
-		if root["properties"] == nil {
-			return // nothing is drawn for combinations at the root
-		}
 		for _, f := range formats {
 			set := mustExport(t, f, []export.Tool{tool("f", own)})
 			exported := list(t, f, set)[0]

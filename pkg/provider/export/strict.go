@@ -62,6 +62,7 @@ func strict(root *node, d dialect) (closed, plain *node, lost []string, err erro
 	if err := s.all(); err != nil {
 		return nil, nil, nil, err
 	}
+	s.nulls = newNulls(s.root)
 	closed = s.close(s.root)
 	if err := d.limits.check(closed); err != nil {
 		return nil, nil, nil, err
@@ -79,6 +80,7 @@ type stricter struct {
 	used  []string // definitions that are referred to, "$defs" + name
 	links map[string][]string
 	def   string // the definition at hand
+	nulls nulls
 }
 
 func refuse(at, format string, args ...any) error {

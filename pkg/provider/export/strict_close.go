@@ -39,7 +39,7 @@ func (s *stricter) closeObject(n, out, props *node) {
 	required := n.get("required").strings()
 	if s.nullable {
 		for i, name := range props.keys {
-			if !slices.Contains(required, name) && !takesNull(s.root, props.items[i], nil) {
+			if !slices.Contains(required, name) && !s.nulls.fit(props.items[i]) {
 				closed.items[i] = nullable(closed.items[i])
 			}
 		}
@@ -50,14 +50,34 @@ func (s *stricter) closeObject(n, out, props *node) {
 	out.set("additionalProperties", boolean(false))
 }
 
-// takesNull reports whether null fits a plain schema.
-func takesNull(root, n *node, within []*node) bool {
+// nulls knows which plain schemas take null.
+type nulls struct {
+	root  *node
+	known map[*node]bool
+}
+
+func newNulls(root *node) nulls { return nulls{root: root, known: map[*node]bool{}} }
+
+func (k nulls) fit(n *node) bool {
+	fits, ok := k.known[n]
+	if !ok {
+		fits = k.reach(n, map[*node]bool{})
+		k.known[n] = fits
+	}
+	return fits
+}
+
+// reach looks at each schema that n leads to by references and unions, once.
+func (k nulls) reach(n *node, seen map[*node]bool) bool {
+	if n == nil || seen[n] {
+		return false
+	}
+	seen[n] = true
 	if ref := n.get("$ref"); ref != nil {
-		target := root.resolve(ref.str())
-		return target != nil && !slices.Contains(within, n) && takesNull(root, target, append(within, n))
+		return k.reach(k.root.resolve(ref.str()), seen)
 	}
 	if forms := n.get("anyOf"); forms != nil {
-		return slices.ContainsFunc(forms.items, func(form *node) bool { return takesNull(root, form, within) })
+		return slices.ContainsFunc(forms.items, func(form *node) bool { return k.reach(form, seen) })
 	}
 	return slices.Contains(n.types(), "null")
 }
