@@ -141,6 +141,12 @@ func (s *Set) Names() *Names { return s.names }
 // Notes gives what an operator may want to know; nil for most sets.
 func (s *Set) Notes() []Note { return s.notes }
 
+// Format is the set's format.
+func (s *Set) Format() Format { return s.format }
+
+// Has reports whether a tool, by its own name, is in the set.
+func (s *Set) Has(own string) bool { return s.byOwn[own] != nil }
+
 // Len is how many tools there are.
 func (s *Set) Len() int { return len(s.entries) }
 
