@@ -41,8 +41,8 @@ func ExportTools(patterns ...string) ExportOption {
 
 // Export gives the tools that the caller may call in the form of a provider. What
 // a model then calls is in that form too: a program in Go exports [Client.Tools] with
-// package export itself, whose Set reads calls back; another one says the format in
-// the metadata of its call (PROTOCOL section 4.1).
+// package export itself, whose Set reads calls back; others say the format in the
+// metadata of their call (docs/protocol.md, section 4.1).
 func (c *Client) Export(ctx context.Context, f export.Format, opts ...ExportOption) (*Exported, error) {
 	var cfg exportConfig
 	for _, o := range opts {

@@ -1,9 +1,12 @@
 package router
 
 import (
+	"context"
+	"encoding/json"
 	"path"
 	"slices"
 
+	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/internal/registry"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -89,8 +92,12 @@ func exportFrame(part *export.Set, tools []*registry.Tool) frames.Frame {
 		names[wire] = own
 	}
 	for _, t := range tools {
-		if t.Annotations != (frames.Annotations{}) && part.Has(t.Name) {
-			effects[t.Name] = t.Annotations
+		if !part.Has(t.Name) {
+			continue
+		}
+		d := frames.Description(t.Declaration)
+		if said := d.Content.Lookup("annotations"); said.Len() > 0 {
+			effects[t.Name] = said
 		}
 	}
 	notes := make([]any, 0, len(part.Notes()))
@@ -101,4 +108,22 @@ func exportFrame(part *export.Set, tools []*registry.Tool) frames.Frame {
 		"type": "export", "format": string(part.Format()), "resultJson": string(part.JSON()),
 		"names": names, "annotations": effects, "notes": notes,
 	})
+}
+
+// ownArguments gives a call's arguments under the tool's own names, where the caller
+// says by which format it knows the tool.
+func (r *router) ownArguments(ctx context.Context, q *bus.Request, c *dispatch.Call) json.RawMessage {
+	f := q.First(frames.TypeToolCall)
+	if f == nil {
+		return c.Arguments
+	}
+	format, err := export.ParseFormat(f.Metadata.Text("exported"))
+	if err != nil {
+		return c.Arguments
+	}
+	t := r.d.Registry().Find(ctx, c.Tool)
+	if t == nil {
+		return c.Arguments
+	}
+	return json.RawMessage(export.OwnArguments(format, t.Schema, string(c.Arguments)))
 }

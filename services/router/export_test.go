@@ -118,3 +118,34 @@ func TestLongExport(t *testing.T) {
 		w.serve("a", s)
 	})
 }
+
+// A call of what was exported comes to the tool in its own terms.
+//
+// contract: B28
+// case: arg-14-null-for-optional, exp-06-anthropic-property-keys
+func TestCallOfAnExportedTool(t *testing.T) {
+	const schema = `{"type":"object","properties":{"filter[id]":{"type":"string"},"n":{"type":["integer","null"]},"limit":{"type":"integer"}},"required":["filter[id]"]}`
+	inBubble(t, func(t *testing.T, w *world) {
+		said := func(args, format string) string {
+			_, res := w.call("echo", args, `"metadata":{"exported":"`+format+`"}`).result()
+			if res.Err != nil {
+				return string(res.Err.Code)
+			}
+			return string(res.Result)
+		}
+		want(t, "strict", said(`{"limit":null,"n":null,"filter[id]":"a"}`, "openai-strict"), `{"n":null,"filter[id]":"a"}`)
+		want(t, "not strict", said(`{"limit":null,"n":null,"filter[id]":"a"}`, "openai"), string(frames.CodeValidationInput))
+		tools, _ := w.exported(`{"export":"anthropic"}`)[0].Content.Payload("result")
+		_, key, _ := strings.Cut(string(tools), `"required":["`)
+		key, _, _ = strings.Cut(key, `"`)
+		if key == "filter[id]" {
+			t.Errorf("exported as %s", tools)
+		}
+		want(t, "keys", said(`{"`+key+`":"a","limit":1}`, "anthropic"), `{"filter[id]":"a","limit":1}`)
+	}, func(w *world) {
+		echo := func(_ context.Context, c *tool.Call) (*frames.ToolResult, error) {
+			return &frames.ToolResult{Result: c.Arguments}, nil
+		}
+		w.serve("a", set(w.t, frames.Declaration{Name: "echo", Schema: []byte(schema)}, echo))
+	})
+}

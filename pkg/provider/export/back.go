@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weavebus/weavebus/internal/jsontext"
+	"github.com/weavebus/weavebus/pkg/provider"
 )
 
 // maxBack bounds the work of reading arguments back, in looks at a value.
@@ -28,6 +29,19 @@ func Arguments(schema json.RawMessage, arguments string) string {
 		return arguments
 	}
 	return withoutNulls(plain, arguments)
+}
+
+// OwnArguments reads back what a model gave for the export of a schema in a format:
+// names of properties that the format changed and, for a strict format, nulls as
+// [Arguments] does. Who has the [Set] of the export asks that.
+func OwnArguments(f Format, schema json.RawMessage, arguments string) string {
+	const name = "tool"
+	set, err := Export(f, []Tool{{Tool: provider.Tool{Name: name, Schema: schema}}})
+	if err != nil {
+		return arguments
+	}
+	_, arguments = set.Own(name, arguments)
+	return arguments
 }
 
 func withoutNulls(plain *node, arguments string) string {
