@@ -58,7 +58,7 @@ type Option func(*config)
 // for OpenAIStrict.
 func WithStrict(strict bool) Option { return func(c *config) { c.strict = &strict } }
 
-// WithMaxTools sets how many tools there may be; a negative number is no limit.
+// WithMaxTools sets how many tools there may be; 0 and less is no limit.
 // Default: the format's own limit, [Format.MaxTools].
 func WithMaxTools(n int) Option { return func(c *config) { c.most = n } }
 
@@ -158,13 +158,13 @@ func (s *Set) JSON() json.RawMessage { return pack(s.format, s.entries) }
 // MarshalJSON is [Set.JSON].
 func (s *Set) MarshalJSON() ([]byte, error) { return s.JSON(), nil }
 
-// Split cuts a set into sets of which each has at most most bytes of JSON, but at
-// least one tool. Each is a whole export.
-func (s *Set) Split(most int) []*Set {
+// Split cuts a set into sets that are whole exports, each of at most limit bytes of
+// JSON, but of at least one tool.
+func (s *Set) Split(limit int) []*Set {
 	var out []*Set
 	for first := 0; first < len(s.entries); {
 		size, last := 64, first
-		for last < len(s.entries) && (last == first || size+s.entries[last].size() <= most) {
+		for last < len(s.entries) && (last == first || size+s.entries[last].size() <= limit) {
 			size += s.entries[last].size()
 			last++
 		}

@@ -12,18 +12,18 @@ const (
 	maxUnion  = 100   // forms of one union
 )
 
-// errSubset is why a schema does not go out as `parameters`.
-type errSubset string
+// subsetError says why a schema does not go out as `parameters`.
+type subsetError string
 
-func (e errSubset) Error() string { return string(e) }
+func (e subsetError) Error() string { return string(e) }
 
 const (
-	errRecursive = errSubset("it refers to itself")
-	errAnything  = errSubset("it takes values of any type")
-	errTooLarge  = errSubset("it is too large without references")
-	errNothing   = errSubset("it has a place that takes no value")
-	errReference = errSubset("it has a reference that leads nowhere")
-	errNames     = errSubset("it has a property name that may not stand there")
+	errRecursive = subsetError("it refers to itself")
+	errAnything  = subsetError("it takes values of any type")
+	errTooLarge  = subsetError("it is too large without references")
+	errNothing   = subsetError("it has a place that takes no value")
+	errReference = subsetError("it has a reference that leads nowhere")
+	errNames     = subsetError("it has a property name that may not stand there")
 )
 
 // subset rewrites schemas in the OpenAPI subset that Gemini's `parameters` takes.
@@ -360,10 +360,10 @@ func (s *subset) list(out, n *node, t string) {
 			list.items = append(list.items, word(string(v.text())))
 		}
 	}
-	switch {
-	case t == "string":
+	switch t {
+	case "string":
 		out.set("enum", list)
-	case t == "integer" || t == "number":
+	case "integer", "number":
 		out.set("format", word("enum"))
 		out.set("enum", list)
 	default:

@@ -20,7 +20,8 @@ func renameProperties(root *node, r rule) *Names {
 	for i, key := range props.keys {
 		props.keys[i] = names.Wire(key)
 	}
-	seen := map[*node]bool{} // a property may stand in two places
+	root.del("propertyNames") // it speaks of the own names
+	seen := map[*node]bool{}  // a property may stand in two places
 	root.each(func(n *node) {
 		if !seen[n] {
 			seen[n] = true

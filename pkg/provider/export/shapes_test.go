@@ -97,6 +97,7 @@ func TestSchemasThatCannotBeStrict(t *testing.T) {
 		"/properties/m: an object with any keys":      `{"type":"object","properties":{"m":{"type":"object","additionalProperties":{"type":"string"}}}}`,
 		"the root: an object with any keys":           `{"type":"object","additionalProperties":true}`,
 		"/properties/o: an object with any keys":      `{"type":"object","properties":{"o":{"type":"object"}}}`,
+		"/properties/e: an object with any keys":      `{"type":"object","properties":{"e":{"type":"object","properties":{}}}}`,
 		"/properties/x: takes any value":              `{"type":"object","properties":{"x":{}}}`,
 		"/properties/x: an array of anything":         `{"type":"object","properties":{"x":{"type":"array"}}}`,
 		"a union at the root":                         `{"type":"object","anyOf":[{"properties":{"a":{"type":"string"}}}]}`,

@@ -95,10 +95,12 @@ func (s *stricter) all() error {
 	if err := s.schema(s.root, "", true); err != nil {
 		return err
 	}
-	for i := 0; i < len(s.used); i++ {
-		s.def = s.used[i]
-		at := s.used[i]
-		if err := s.schema(s.root.resolve("#"+at), at, false); err != nil {
+	for next := 0; ; next++ { // each may lead to more
+		if next == len(s.used) {
+			break
+		}
+		s.def = s.used[next]
+		if err := s.schema(s.root.follow(tokensOf(s.def)), s.def, false); err != nil {
 			return err
 		}
 	}
@@ -225,9 +227,15 @@ func (s *stricter) kept(n *node, key string) bool {
 // simplePattern reports a pattern without look-around, back-references and classes
 // by name.
 func simplePattern(p string) bool {
-	return !strings.Contains(strings.ReplaceAll(p, "(?:", ""), "(?") && !strings.Contains(p, `\p`) &&
-		!strings.Contains(p, `\P`) && !strings.Contains(p, `\k`) &&
-		!slices.ContainsFunc([]string{`\1`, `\2`, `\3`, `\4`, `\5`, `\6`, `\7`, `\8`, `\9`}, func(b string) bool { return strings.Contains(p, b) })
+	if strings.Contains(strings.ReplaceAll(p, "(?:", ""), "(?") {
+		return false
+	}
+	for i := range len(p) - 1 {
+		if p[i] == '\\' && strings.IndexByte("pPk123456789", p[i+1]) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // drop takes a keyword out and says it in words, unless it asserts nothing.
@@ -344,7 +352,7 @@ func (s *stricter) object(n *node, at string, root bool) error {
 	case props == nil && (root || open != nil):
 		props = object()
 		n.set("properties", props)
-	case !props.isObject():
+	case !props.isObject(), len(props.keys) == 0 && open == nil && !root:
 		return refuse(at, "an object with any keys")
 	}
 	for _, name := range n.get("required").strings() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/weavebus/weavebus/internal/jsontext"
 )
@@ -85,7 +86,7 @@ func (p *parser) str() string {
 
 func (p *parser) word() string {
 	start := p.at
-	for p.at++; p.at < len(p.text) && bytes.IndexByte([]byte(" \t\n\r,:]}"), p.text[p.at]) < 0; {
+	for p.at++; p.at < len(p.text) && strings.IndexByte(" \t\n\r,:]}", p.text[p.at]) < 0; {
 		p.at++
 	}
 	p.at = min(p.at, len(p.text))
@@ -126,7 +127,7 @@ func appendString(b []byte, s string) []byte {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string always has a JSON form
+	_ = enc.Encode(s) //nolint:errchkjson // a string always has a JSON form
 	return append(b, bytes.TrimSuffix(out.Bytes(), []byte("\n"))...)
 }
 

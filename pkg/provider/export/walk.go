@@ -63,6 +63,10 @@ func (n *node) resolve(ref string) *node {
 	if !ok {
 		return nil
 	}
+	return n.follow(tokens)
+}
+
+func (n *node) follow(tokens []string) *node {
 	at := n
 	for _, token := range tokens {
 		switch {
@@ -98,11 +102,16 @@ func pointer(ref string) ([]string, bool) {
 	if fragment[0] != '/' {
 		return nil, false // an anchor
 	}
-	tokens := strings.Split(fragment[1:], "/")
+	return tokensOf(fragment), true
+}
+
+// tokensOf gives the tokens of a JSON Pointer other than the root's.
+func tokensOf(path string) []string {
+	tokens := strings.Split(path[1:], "/")
 	for i := range tokens {
 		tokens[i] = unescaper.Replace(tokens[i])
 	}
-	return tokens, true
+	return tokens
 }
 
 // refTo writes the reference to a place.
