@@ -22,6 +22,7 @@ type toolsCmd struct {
 	Retire   toolsRetireCmd   `cmd:"" help:"Take tools' names away: their calls are NOT_FOUND until they are enabled."`
 	Swap     toolsSwapCmd     `cmd:"" help:"Give a tool's name to another identity that serves it."`
 	Limits   toolsLimitsCmd   `cmd:"" help:"Bound a tool's calls more tightly than it declares."`
+	Export   toolsExportCmd   `cmd:"" help:"Print the tools that can be called in the form of a model provider, the Vercel AI SDK or MCP."`
 }
 
 type toolsListCmd struct {

@@ -18,8 +18,12 @@ const listChunk = 256 << 10
 // the one that is named, each with metadata that says how it stands.
 func (r *router) list(ctx context.Context, q *bus.Request) {
 	f := q.First(frames.TypeDescribe)
-	if f == nil {
+	switch {
+	case f == nil:
 		r.sent(q.Fail(frames.UnknownType(q.Frames[0].Type)), q)
+		return
+	case !f.Content.Lookup("export").Absent():
+		r.export(q, f)
 		return
 	}
 	only, err := filterFrom(f)
@@ -54,13 +58,19 @@ func filterFrom(f *frames.Frame) (only filter, err error) {
 		}
 		only.states = append(only.states, state)
 	}
-	only.tools, err = texts(f.Content, "tools")
-	for _, p := range only.tools {
+	only.tools, err = patternsFrom(f)
+	return only, err
+}
+
+// patternsFrom reads the names and patterns that choose tools.
+func patternsFrom(f *frames.Frame) ([]string, error) {
+	patterns, err := texts(f.Content, "tools")
+	for _, p := range patterns {
 		if _, bad := path.Match(p, ""); bad != nil {
-			return only, badField("tools", "%.80q is no pattern", p)
+			return nil, badField("tools", "%.80q is no pattern", p)
 		}
 	}
-	return only, err
+	return patterns, err
 }
 
 func badField(field, format string, args ...any) *frames.Error {
@@ -98,7 +108,12 @@ func (only filter) match(name string, state registry.State) bool {
 	if len(only.states) == 0 && state == registry.Retired || len(only.states) > 0 && !slices.Contains(only.states, state) {
 		return false
 	}
-	return len(only.tools) == 0 || slices.ContainsFunc(only.tools, func(p string) bool {
+	return wanted(only.tools, name)
+}
+
+// wanted reports whether a name fits one of the patterns; none fit all.
+func wanted(patterns []string, name string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
 		ok, err := path.Match(p, name)
 		return ok && err == nil
 	})
