@@ -67,7 +67,7 @@ func patternsFrom(f *frames.Frame) ([]string, error) {
 	patterns, err := texts(f.Content, "tools")
 	for _, p := range patterns {
 		if _, bad := path.Match(p, ""); bad != nil {
-			return nil, badField("tools", "%.80q is no pattern", p)
+			return nil, badField("tools", "%.80q is no name or pattern", p)
 		}
 	}
 	return patterns, err
