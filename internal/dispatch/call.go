@@ -12,8 +12,8 @@ import (
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
-// MaxDepth is how deep calls may be nested: a tool may run a loop, whose tools may.
-const MaxDepth = 4
+// MaxDepth is how deep calls may be nested.
+const MaxDepth = frames.MaxCallDepth
 
 // Call is a tool call to be dispatched.
 type Call struct {

@@ -20,6 +20,9 @@ const (
 	DefaultTimeout = 30 * time.Second
 	// MaxTimeout is the ceiling that holds for tools without a time-out.
 	MaxTimeout = time.Hour
+	// MaxCallDepth is how deep calls may be nested: a tool may run a loop, whose
+	// tools may. Calls of each depth have slots of their own.
+	MaxCallDepth = 4
 	// MaxRetries is how many attempts beyond the first a tool may ask for.
 	MaxRetries = 100
 	// DefaultBackoff and DefaultMaxBackoff bound the waits between attempts of a
