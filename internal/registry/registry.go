@@ -43,6 +43,8 @@ type Registry struct {
 	stale atomic.Bool
 	// reads asks for that to be done now; what it sends is closed then.
 	reads chan chan struct{}
+	// asked is closed when the DESCRIBE of the start is over.
+	asked chan struct{}
 
 	live    heard
 	lookups lookups
@@ -59,7 +61,7 @@ func New(conn *bus.Conn, cfg Config) *Registry {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Registry{conn: conn, cfg: cfg, cat: newCatalogue(), reads: make(chan chan struct{}), lookups: newLookups()}
+	return &Registry{conn: conn, cfg: cfg, cat: newCatalogue(), reads: make(chan chan struct{}), asked: make(chan struct{}), lookups: newLookups()}
 }
 
 // OnChange calls f after a tool's snapshot changed. Before Run only; f must not block.
@@ -90,6 +92,17 @@ func (r *Registry) Drained(id Instance) {
 	r.cat.hear(&sign{from: id, at: time.Now(), kind: ends})
 }
 
+// Settle waits until services that announce nothing had their time to answer the
+// DESCRIBE of the start: before that, what is listed may lack them. A tool that is
+// looked for by its name needs no Settle.
+func (r *Registry) Settle(ctx context.Context) {
+	select {
+	case <-r.asked:
+	case <-r.lookups.stopped:
+	case <-ctx.Done():
+	}
+}
+
 // Run follows the catalogue until ctx ends; ready is called once what is
 // announced so far is known. The error is UNAVAILABLE without JetStream, and
 // where the connection is closed.
@@ -114,14 +127,11 @@ func (r *Registry) Run(ctx context.Context, ready func()) error {
 	if err := r.catchUp(ctx); err != nil {
 		return err
 	}
-	r.describe(ctx, "")
-	// What was announced a moment before the subscription may have come to the
-	// stream after it was read; its instance has answered by now.
-	if r.stale.Swap(false) {
-		if err := r.catchUp(ctx); err != nil {
-			return err
-		}
-	}
+	go func() {
+		defer close(r.asked)
+		r.describe(ctx, "")
+	}()
+	defer func() { <-r.asked }()
 	ready()
 	return r.follow(ctx, sub, status)
 }
@@ -133,11 +143,17 @@ func (r *Registry) follow(ctx context.Context, sub *nats.Subscription, status <-
 	defer check.Stop()
 	defer describe.Stop()
 	w := watch{last: time.Now()}
-	read := time.Now()
+	var read time.Time // the first who misses what was just announced need not wait
+	asked := r.asked
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-asked:
+			// What was announced a moment before the subscription may have come to
+			// the stream after it was read; its instance has answered by now.
+			asked = nil
+			r.resume(ctx)
 		case done := <-r.reads:
 			if now := time.Now(); now.Sub(read) >= readPause {
 				read = now

@@ -24,7 +24,8 @@ type tools struct {
 var _ engine.Tools = (*tools)(nil)
 
 // Offer implements [engine.Tools].
-func (t *tools) Offer(context.Context) []provider.Tool {
+func (t *tools) Offer(ctx context.Context) []provider.Tool {
+	t.d.Registry().Settle(ctx)
 	offered := t.offered()
 	out := make([]provider.Tool, 0, len(offered))
 	for _, tool := range offered {
