@@ -115,11 +115,11 @@ func (r *Registry) Run(ctx context.Context, ready func()) error {
 		r.announcement(m.Subject, m.Data)
 	})
 	if err != nil {
-		return frames.NewError(frames.CodeUnavailable, "cannot hear announcements: %w", err)
+		return frames.NewError(frames.CodeUnavailable, "cannot hear announcements: %w", bus.Words(err))
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
 	if err := sub.SetPendingLimits(-1, maxPending); err != nil {
-		return frames.NewError(frames.CodeUnavailable, "cannot bound announcements: %w", err)
+		return frames.NewError(frames.CodeUnavailable, "cannot bound announcements: %w", bus.Words(err))
 	}
 	if err := r.conn.Flush(ctx); err != nil {
 		return err
