@@ -43,8 +43,8 @@ type Registry struct {
 	stale atomic.Bool
 	// reads asks for that to be done now; what it sends is closed then.
 	reads chan chan struct{}
-	// asked is closed when the DESCRIBE of the start is over.
-	asked chan struct{}
+	// settled is closed when all that the start can find is known.
+	settled chan struct{}
 
 	live    heard
 	lookups lookups
@@ -61,7 +61,7 @@ func New(conn *bus.Conn, cfg Config) *Registry {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Registry{conn: conn, cfg: cfg, cat: newCatalogue(), reads: make(chan chan struct{}), asked: make(chan struct{}), lookups: newLookups()}
+	return &Registry{conn: conn, cfg: cfg, cat: newCatalogue(), reads: make(chan chan struct{}), settled: make(chan struct{}), lookups: newLookups()}
 }
 
 // OnChange calls f after a tool's snapshot changed. Before Run only; f must not block.
@@ -97,7 +97,7 @@ func (r *Registry) Drained(id Instance) {
 // looked for by its name needs no Settle.
 func (r *Registry) Settle(ctx context.Context) {
 	select {
-	case <-r.asked:
+	case <-r.settled:
 	case <-r.lookups.stopped:
 	case <-ctx.Done():
 	}
@@ -127,24 +127,25 @@ func (r *Registry) Run(ctx context.Context, ready func()) error {
 	if err := r.catchUp(ctx); err != nil {
 		return err
 	}
+	asked := make(chan struct{})
 	go func() {
-		defer close(r.asked)
+		defer close(asked)
 		r.describe(ctx, "")
 	}()
-	defer func() { <-r.asked }()
+	defer func() { <-asked }()
 	ready()
-	return r.follow(ctx, sub, status)
+	return r.follow(ctx, sub, status, asked)
 }
 
 // follow judges silence and looks for what was missed, until ctx ends or the
-// connection is closed, which is an error.
-func (r *Registry) follow(ctx context.Context, sub *nats.Subscription, status <-chan nats.Status) error {
+// connection is closed, which is an error. asked is closed when the DESCRIBE of
+// the start is over.
+func (r *Registry) follow(ctx context.Context, sub *nats.Subscription, status <-chan nats.Status, asked <-chan struct{}) error {
 	check, describe := time.NewTicker(checkEach), time.NewTicker(describeEach)
 	defer check.Stop()
 	defer describe.Stop()
 	w := watch{last: time.Now()}
 	var read time.Time // the first who misses what was just announced need not wait
-	asked := r.asked
 	for {
 		select {
 		case <-ctx.Done():
@@ -154,6 +155,7 @@ func (r *Registry) follow(ctx context.Context, sub *nats.Subscription, status <-
 			// the stream after it was read; its instance has answered by now.
 			asked = nil
 			r.resume(ctx)
+			close(r.settled)
 		case done := <-r.reads:
 			if now := time.Now(); now.Sub(read) >= readPause {
 				read = now
