@@ -51,7 +51,6 @@ func (d *Dispatcher) Lookup(ctx context.Context, name string) (*registry.Tool, e
 	case ctx.Err() != nil:
 		return nil, frames.AsError(context.Cause(ctx))
 	case t == nil:
-		d.reg.Settle(ctx) // for what could be called instead
 		return nil, frames.NotFound(name, d.callable())
 	}
 	return nil, frames.Unavailable(name)

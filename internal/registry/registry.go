@@ -41,6 +41,9 @@ type Registry struct {
 
 	// stale: announcements were missed, the stream has to be read again.
 	stale atomic.Bool
+	// early: an instance has tools that the stream did not hold yet when it was
+	// read; the end of the start reads it once more.
+	early atomic.Bool
 	// reads asks for that to be done now; what it sends is closed then.
 	reads chan chan struct{}
 	// settled is closed when all that the start can find is known.
@@ -154,6 +157,9 @@ func (r *Registry) follow(ctx context.Context, sub *nats.Subscription, status <-
 			// What was announced a moment before the subscription may have come to
 			// the stream after it was read; its instance has answered by now.
 			asked = nil
+			if r.early.Load() {
+				r.stale.Store(true)
+			}
 			r.resume(ctx)
 			close(r.settled)
 		case done := <-r.reads:
