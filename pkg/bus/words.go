@@ -84,7 +84,7 @@ func refusalInWords(code jetstream.ErrorCode) string {
 	case jsNoStream:
 		return "the mesh's store was not set up: run weavebus init"
 	case jsNotEnabled, jsNotEnabledForMe:
-		return "the NATS server has no JetStream: start it with JetStream"
+		return "the NATS server runs without JetStream, which the mesh needs"
 	}
 	return "the mesh's store refused"
 }
