@@ -38,7 +38,7 @@ func (p *pace) measure(took time.Duration) {
 	} else {
 		p.mean += (took - p.mean) / 8
 	}
-	p.samples[p.n%paceSamples] = uint32(min(took, time.Hour) / time.Microsecond) //nolint:gosec // an hour fits
+	p.samples[p.n%paceSamples] = uint32(min(took, time.Hour) / time.Microsecond)
 	if p.n++; p.n%paceEach == 0 {
 		p.judge()
 	}

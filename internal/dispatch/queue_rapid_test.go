@@ -166,7 +166,7 @@ func (s *shop) checkOrder() {
 		if !b.free || !seen {
 			continue
 		}
-		if before, any := s.first[last.id]; any && at < before {
+		if before, ok := s.first[last.id]; ok && at < before {
 			s.rt.Fatalf("%s came in step %d, %s in step %d", b.id, at, last.id, before)
 		}
 		last = b

@@ -17,9 +17,8 @@ import (
 
 // floor runs calls that end when the test says so, and shows which run.
 type floor struct {
-	mu      sync.Mutex
-	started []string
-	runs    map[string]chan struct{}
+	mu   sync.Mutex
+	runs map[string]chan struct{}
 }
 
 func newFloor() *floor { return &floor{runs: map[string]chan struct{}{}} }
@@ -27,7 +26,6 @@ func newFloor() *floor { return &floor{runs: map[string]chan struct{}{}} }
 func (f *floor) handle(q *bus.Request) {
 	id, done := q.Frames[0].ToolCallID, make(chan struct{})
 	f.mu.Lock()
-	f.started = append(f.started, id)
 	f.runs[id] = done
 	f.mu.Unlock()
 	<-done
@@ -58,12 +56,6 @@ func (f *floor) running() []string {
 	}
 	slices.Sort(ids)
 	return ids
-}
-
-func (f *floor) order() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.started)
 }
 
 // begin starts calls in their order; the results are gathered.

@@ -64,7 +64,10 @@ func New(conn *bus.Conn, cfg Config) *Registry {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Registry{conn: conn, cfg: cfg, cat: newCatalogue(), reads: make(chan chan struct{}), settled: make(chan struct{}), lookups: newLookups()}
+	return &Registry{
+		conn: conn, cfg: cfg, cat: newCatalogue(), lookups: newLookups(),
+		reads: make(chan chan struct{}), settled: make(chan struct{}),
+	}
 }
 
 // OnChange calls f after a tool's snapshot changed. Before Run only; f must not block.

@@ -133,7 +133,8 @@ func (w *writing) read(ctx context.Context) (Head, error) {
 	for {
 		w.pause = min(max(2*w.pause, readBackPause), maxReadBackPause)
 		if !sleep(ctx, w.pause) {
-			return Head{}, frames.NewError(frames.CodeUnavailable, "cannot tell whether session %s was written: %w", w.key.SID, bus.Words(context.Cause(ctx)))
+			return Head{}, frames.NewError(frames.CodeUnavailable,
+				"cannot tell whether session %s was written: %w", w.key.SID, bus.Words(context.Cause(ctx)))
 		}
 		if head, err := w.readBack(ctx); err == nil {
 			return head, nil

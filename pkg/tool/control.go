@@ -130,7 +130,8 @@ func meant(f *frames.Frame, tool string) (match func(*Info) bool, id string, err
 	}
 	fits := func(want, is string) bool { return want == "" || want == is }
 	return func(c *Info) bool {
-		return (attempt < 0 || attempt == c.Attempt) && fits(name, c.Tool) && fits(caller, c.Caller) && fits(id, c.ID) && fits(session, c.SessionID) && fits(stream, c.StreamID)
+		return (attempt < 0 || attempt == c.Attempt) && fits(name, c.Tool) && fits(caller, c.Caller) &&
+			fits(id, c.ID) && fits(session, c.SessionID) && fits(stream, c.StreamID)
 	}, id, nil
 }
 
