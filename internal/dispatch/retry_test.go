@@ -364,20 +364,22 @@ func errOf(res *frames.ToolResult) error {
 	return res.Err
 }
 
+// speaking says something each 900 ms, n times, and nothing more.
+func speaking(f frames.Frame, n int) func(q *bus.Request) {
+	return func(q *bus.Request) {
+		for range n {
+			<-time.After(900 * time.Millisecond)
+			_ = q.Send(f)
+		}
+	}
+}
+
 // What a tool says refreshes its idle time-out, never the total one.
 //
 // contract: F1, B22
 func TestIdleTimeout(t *testing.T) {
 	idle := func(total int64) frames.Declaration {
 		return frames.Declaration{Name: "echo", IdleTimeoutMs: 1000, TimeoutMs: &total}
-	}
-	speaking := func(f frames.Frame, n int) func(q *bus.Request) {
-		return func(q *bus.Request) {
-			for range n {
-				<-time.After(900 * time.Millisecond)
-				_ = q.Send(f)
-			}
-		}
 	}
 	progress := frames.Progress(map[string]any{"progress": 1})
 	for name, c := range map[string]struct {
