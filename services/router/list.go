@@ -19,9 +19,11 @@ func (r *router) list(ctx context.Context, q *bus.Request) {
 	case f == nil:
 		r.sent(q.Fail(frames.UnknownType(q.Frames[0].Type)), q)
 	case !f.Content.Lookup("export").Absent():
+		r.d.Registry().Settle(ctx)
 		r.export(q, f)
 	case f.Name == "":
-		r.describeAll(ctx, q)
+		r.d.Registry().Settle(ctx)
+		r.describeAll(q)
 	case r.d.Ready(f.Name):
 		r.describeOne(ctx, q, f.Name)
 	default:
@@ -38,8 +40,7 @@ func (r *router) describeOne(ctx context.Context, q *bus.Request, name string) {
 	r.sent(q.End(frames.EndCompleted, r.description(t)), q)
 }
 
-func (r *router) describeAll(ctx context.Context, q *bus.Request) {
-	r.d.Registry().Settle(ctx)
+func (r *router) describeAll(q *bus.Request) {
 	var chunk []frames.Frame
 	size := 0
 	for _, t := range append(r.d.Registry().Tools(), r.d.Registry().Refused()...) {
