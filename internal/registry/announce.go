@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weavebus/weavebus/internal/assets"
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -92,7 +93,7 @@ func (r *Registry) announced(ctx context.Context) (said []sign, err error) {
 func (r *Registry) open(ctx context.Context, name, filter string) (consumer jetstream.Consumer, forget func(), err error) {
 	js, err := jetstream.New(r.conn.NATS())
 	if err != nil {
-		return nil, nil, frames.NewError(frames.CodeUnavailable, "JetStream: %w", err)
+		return nil, nil, frames.NewError(frames.CodeUnavailable, "JetStream: %w", bus.Words(err))
 	}
 	stream, err := assets.Stream(ctx, js, name)
 	if err != nil {
@@ -113,7 +114,7 @@ func (r *Registry) open(ctx context.Context, name, filter string) (consumer jets
 }
 
 func unreadable(err error) error {
-	return frames.NewError(frames.CodeUnavailable, "cannot read the catalogue: %w", err)
+	return frames.NewError(frames.CodeUnavailable, "cannot read the catalogue: %w", bus.Words(err))
 }
 
 // read takes what the stream holds up to its end, in its order.

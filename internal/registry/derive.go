@@ -23,7 +23,8 @@ func (c *catalogue) derive(name string) {
 	t := c.snapshot(newest.Declaration, newest.check)
 	for in, d := range c.serving[name] {
 		if in.Identity == newest.in.Identity && d.Digest == newest.Digest && d.ready() && d.vouched() == newest.vouched() {
-			t.Instances = append(t.Instances, Served{Instance: in.Instance, Slots: t.Setting.Limits.slots(d.Concurrency), Keys: d.Keys})
+			slots := t.Setting.Limits.slots(d.Concurrency)
+			t.Instances = append(t.Instances, Served{Instance: in.Instance, Slots: slots, Held: slots != d.Concurrency, Keys: d.Keys})
 		}
 	}
 	slices.SortFunc(t.Instances, func(a, b Served) int { return compare(a.Instance, b.Instance) })

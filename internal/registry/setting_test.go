@@ -164,6 +164,7 @@ func TestLimitsOfAnOperator(t *testing.T) {
 	b.decide("echo", 1, Setting{Limits: Limits{Concurrency: 3, TimeoutMs: 1000}})
 	limited := b.get("echo")
 	want(t, "slots", limited.Instances[0].Slots, 3)
+	want(t, "held", []bool{declared.Instances[0].Held, limited.Instances[0].Held}, []bool{false, true})
 	want(t, "time-out", limited.Timeout(), time.Second)
 	want(t, "digest", limited.Digest, declared.Digest)
 	b.decide("echo", 2, Setting{Limits: Limits{TimeoutMs: time.Hour.Milliseconds()}})

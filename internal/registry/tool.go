@@ -72,6 +72,8 @@ type Served struct {
 	Instance Instance
 	// Slots is how many calls it runs at once; 0 is no limit.
 	Slots int
+	// Held: an operator allows fewer than the instance would run.
+	Held bool
 	// Keys are the names that the instance owns; empty means it serves any.
 	Keys []string
 }

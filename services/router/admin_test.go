@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,6 +156,34 @@ func TestLimitsOfATool(t *testing.T) {
 		want(t, "without", time.Since(start), 30*time.Second)
 	}, func(w *world) {
 		w.serve("a", set(w.t, frames.Declaration{Name: "slow"}, untilStopped(w.ended)))
+	})
+}
+
+// Short calls, which are sent ahead otherwise, do not run beside each other where an
+// operator allows one.
+func TestLimitHoldsForShortCalls(t *testing.T) {
+	var now, most atomic.Int32
+	inBubble(t, func(t *testing.T, w *world) {
+		w.order("limits", `{"tool":"short","concurrency":1}`)
+		for range 10 {
+			var open []*exchange
+			for range 20 {
+				open = append(open, w.call("short", `{}`))
+			}
+			for _, x := range open {
+				x.result()
+			}
+		}
+		want(t, "at once", most.Load(), int32(1))
+	}, func(w *world) {
+		w.serve("a", set(w.t, frames.Declaration{Name: "short"}, func(context.Context, *tool.Call) (*frames.ToolResult, error) {
+			n := now.Add(1)
+			defer now.Add(-1)
+			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+			}
+			<-time.After(time.Millisecond)
+			return nil, nil
+		}))
 	})
 }
 

@@ -23,6 +23,7 @@ func (r *router) list(ctx context.Context, q *bus.Request) {
 		r.sent(q.Fail(frames.UnknownType(q.Frames[0].Type)), q)
 		return
 	case !f.Content.Lookup("export").Absent():
+		r.d.Registry().Settle(ctx)
 		r.export(q, f)
 		return
 	}
@@ -31,6 +32,7 @@ func (r *router) list(ctx context.Context, q *bus.Request) {
 	case err != nil:
 		r.sent(q.Fail(err), q)
 	case f.Name == "":
+		r.d.Registry().Settle(ctx)
 		r.describeAll(q, only)
 	case r.d.Ready(f.Name):
 		r.describeOne(ctx, q, f.Name, only)
