@@ -51,7 +51,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"byte order mark", "\ufeff{}", jsontext.Problem{Kind: jsontext.Syntax, Reason: "the text begins with a byte order mark"}},
 		// case: arg-16-duplicate-keys
 		{"duplicate", `{"path":"ok.txt","path":"../x"}`, jsontext.Problem{Kind: jsontext.DuplicateKey, Offset: 17, Path: "/path", Reason: `duplicate key "path"`}},
-		{"duplicate by escape", `{"a":{"x/y":1,"x\u002fy":2}}`, jsontext.Problem{Kind: jsontext.DuplicateKey, Offset: 14, Path: "/a/x~1y", Reason: `duplicate key "x\u002fy"`}},
+		{"duplicate by escape", `{"a":{"x/y":1,"x\u002fy":2}}`, jsontext.Problem{Kind: jsontext.DuplicateKey, Offset: 14, Path: "/a/x~1y", Reason: `duplicate key "x/y"`}},
 		// case: arg-28-lone-surrogate-and-bad-utf8
 		{"lone surrogate", `{"a":"\ud800"}`, jsontext.Problem{Kind: jsontext.BadText, Offset: 6, Path: "/a", Reason: "half of a surrogate pair in a string"}},
 		{"low surrogate", `"\udc00"`, jsontext.Problem{Kind: jsontext.BadText, Offset: 1, Reason: "half of a surrogate pair in a string"}},
