@@ -19,9 +19,14 @@ type Call struct {
 	// Caller is who asks, as proved by the subject.
 	Caller string
 	Tool   string
-	// Arguments are JSON text.
+	// Arguments are JSON text; what [Dispatcher.Prepare] repairs may be none yet.
 	Arguments json.RawMessage
-	SessionID string
+	// Repairs names what was done to Arguments already.
+	Repairs []string
+	// NullIsAbsent: who made the arguments knows a schema in which every optional
+	// member may be null, as a strict export has it.
+	NullIsAbsent bool
+	SessionID    string
 	// Workspace is a name that an instance owns, or an absolute path of a root;
 	// empty is the only one there is.
 	Workspace string
@@ -35,7 +40,8 @@ type Call struct {
 	OnFrame func(f *frames.Frame)
 }
 
-// Prepared is a call that may run: the tool was found and the arguments fit.
+// Prepared is a call that may run: the tool was found and the arguments, which are
+// those that will run, fit. Repairs names all that was done to them.
 type Prepared struct {
 	Call
 	// Declaration is the tool's as it stood when the call was prepared.

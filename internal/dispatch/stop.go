@@ -164,6 +164,9 @@ func (r *running) finish(res *frames.ToolResult) {
 // that it comes from, if any.
 func (r *running) deliver(res *frames.ToolResult, a *attempt) {
 	res.Queue = r.waited
+	if len(r.Repairs) > 0 {
+		res.Metadata.Set(repairsKey, frames.Value(r.Repairs))
+	}
 	if a != nil {
 		res.Attempts = max(res.Attempts, 1)
 		if a.target.Announced() {
