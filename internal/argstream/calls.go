@@ -248,6 +248,17 @@ func (c *Calls) Streams(owner string) []string {
 	return out
 }
 
+// Of gives an owner's open calls of a stream, as they were opened.
+func (c *Calls) Of(owner, stream string) []Key {
+	var out []Key
+	for _, e := range c.inOrder() {
+		if e.key.Owner == owner && e.key.Stream == stream {
+			out = append(out, e.key)
+		}
+	}
+	return out
+}
+
 // inOrder gives the open calls as they were opened.
 func (c *Calls) inOrder() []*entry {
 	return slices.SortedFunc(maps.Values(c.open), func(a, b *entry) int { return cmp.Compare(a.n, b.n) })

@@ -2,10 +2,12 @@ package router
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nuid"
 
+	"github.com/weavebus/weavebus/internal/argstream"
 	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -15,10 +17,14 @@ import (
 // looked for on a goroutine of its own: that may take a moment, in which the
 // workers have others to answer.
 func (r *router) call(ctx context.Context, q *bus.Request) {
-	c, err := callFrom(q)
+	c, f, err := callFrom(q)
 	switch {
 	case err != nil:
 		r.refuse(q, c, err)
+	case r.streams.has(c.Caller, c.ID):
+		r.refuse(q, c, frames.NewError(frames.CodeConflict, "call %s is open already: its arguments come in pieces", c.ID))
+	case f.Metadata.Bool("streaming"):
+		r.openStream(q, c, f.StreamID)
 	case r.d.Ready(c.Tool):
 		r.start(ctx, q, c)
 	default:
@@ -28,11 +34,11 @@ func (r *router) call(ctx context.Context, q *bus.Request) {
 
 // callFrom reads the one TOOL_CALL of a message; the subject says who calls
 // what. Beside an error stands what could be read.
-func callFrom(q *bus.Request) (dispatch.Call, error) {
+func callFrom(q *bus.Request) (dispatch.Call, *frames.Frame, error) {
 	c := dispatch.Call{Caller: q.Tokens[1], Tool: q.Tokens[2]}
 	f, err := onlyCall(q)
 	if err != nil {
-		return c, err
+		return c, nil, err
 	}
 	if c.ID = f.ToolCallID; c.ID == "" {
 		c.ID = nuid.Next()
@@ -40,16 +46,32 @@ func callFrom(q *bus.Request) (dispatch.Call, error) {
 	switch {
 	case !frames.ValidName(c.ID):
 		c.ID = ""
-		return c, badCall("toolCallId: want 1 to 64 letters, digits, _ or -")
+		return c, nil, badCall("toolCallId: want 1 to 64 letters, digits, _ or -")
 	case f.Name != "" && f.Name != c.Tool:
-		return c, badCall("the frame names tool %.80q, the subject %q", f.Name, c.Tool)
-	case f.Metadata.Bool("streaming"):
-		return c, badCall("streamed arguments are not taken: send the whole call")
+		return c, nil, badCall("the frame names tool %.80q, the subject %q", f.Name, c.Tool)
 	}
-	c.Arguments, err = f.Arguments()
+	if cut, _ := cutOff(f); cut != "" {
+		return c, nil, argstream.CutOff(c.Tool, cut)
+	}
 	c.Workspace = f.Metadata.Text("workspace")
 	c.Timeout = time.Duration(min(max(f.Metadata.Int("timeoutMs"), 0), frames.MaxTimeout.Milliseconds())) * time.Millisecond
-	return c, err
+	c.NullIsAbsent = strings.HasSuffix(f.Metadata.Text("exported"), "strict")
+	return c, f, readArguments(&c, f)
+}
+
+// readArguments takes the argument text of a call. One whose arguments come in
+// pieces has none of its own.
+func readArguments(c *dispatch.Call, f *frames.Frame) error {
+	args, err := f.Arguments()
+	switch {
+	case err != nil:
+		return err
+	case !f.Metadata.Bool("streaming"):
+		c.Arguments = args
+	case string(args) != "{}":
+		return badCall("the arguments of a streamed call come in pieces: leave the content of the TOOL_CALL empty")
+	}
+	return nil
 }
 
 func onlyCall(q *bus.Request) (*frames.Frame, error) {
@@ -82,6 +104,7 @@ func (r *router) start(ctx context.Context, q *bus.Request, c dispatch.Call) {
 		r.refuse(q, c, err)
 		return
 	}
+	o.repairs = p.Repairs
 	r.mu.Lock()
 	r.open[o] = struct{}{}
 	r.mu.Unlock()
@@ -103,7 +126,7 @@ func (r *router) control(_ context.Context, q *bus.Request) {
 		if id == "" {
 			id, _ = f.Content.Lookup("toolCallId").Text()
 		}
-		if r.d.Cancel(q.Caller(), id) {
+		if r.d.Cancel(q.Caller(), id) || r.cancelStream(q.Caller(), id) {
 			acks = append(acks, frames.Meta(map[string]any{"cancelling": id}))
 		}
 	}
@@ -113,6 +136,16 @@ func (r *router) control(_ context.Context, q *bus.Request) {
 	case len(acks) > 0:
 		r.sent(q.End(frames.EndCompleted, acks...), q)
 	}
+}
+
+// cancelStream stops a call whose arguments still come.
+func (r *router) cancelStream(caller, id string) bool {
+	k := argstream.Key{Owner: caller, Call: id}
+	return r.streams.fail(k, unstarted(r.streams.tool(k)))
+}
+
+func unstarted(tool string) *frames.Error {
+	return frames.Cancelled(tool).With(func(e *frames.Error) { e.Effect = frames.EffectNone })
 }
 
 // sent logs an answer that could not be sent; there is nobody else to tell.
