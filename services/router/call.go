@@ -63,6 +63,9 @@ func callFrom(q *bus.Request) (dispatch.Call, *frames.Frame, error) {
 // pieces has none of its own.
 func readArguments(c *dispatch.Call, f *frames.Frame) error {
 	args, err := f.Arguments()
+	if text, isText := f.Content.Lookup("argumentsJson").Bytes(); err != nil && isText {
+		args, err = text, nil // no UTF-8: why is told with the place
+	}
 	switch {
 	case err != nil:
 		return err
