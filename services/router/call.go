@@ -117,26 +117,22 @@ func (r *router) start(ctx context.Context, q *bus.Request, c dispatch.Call) {
 // control answers CANCEL of calls on wb.ctl.<caller>. Every router hears it; the
 // one that runs the call acknowledges.
 func (r *router) control(_ context.Context, q *bus.Request) {
-	known := false
+	if err := q.CheckControl(); err != nil {
+		r.sent(q.Fail(err), q)
+		return
+	}
 	var acks []frames.Frame
 	for i := range q.Frames {
 		f := &q.Frames[i]
-		known = known || f.Type == frames.TypeCancel || f.Type == frames.TypeAbort // ABORT is for loops
-		if f.Type != frames.TypeCancel {
+		if f.Type != frames.TypeCancel { // ABORT is for loops
 			continue
 		}
 		id := f.ToolCallID
-		if id == "" {
-			id, _ = f.Content.Lookup("toolCallId").Text()
-		}
 		if r.d.Cancel(q.Caller(), id) || r.cancelStream(q.Caller(), id) {
 			acks = append(acks, frames.Meta(map[string]any{"cancelling": id}))
 		}
 	}
-	switch {
-	case !known:
-		r.sent(q.Fail(frames.UnknownType(q.Frames[0].Type)), q)
-	case len(acks) > 0:
+	if len(acks) > 0 {
 		r.sent(q.End(frames.EndCompleted, acks...), q)
 	}
 }
