@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"time"
@@ -63,15 +64,15 @@ func callFrom(q *bus.Request) (dispatch.Call, *frames.Frame, error) {
 // pieces has none of its own.
 func readArguments(c *dispatch.Call, f *frames.Frame) error {
 	args, err := f.Arguments()
-	if text, isText := f.Content.Lookup("argumentsJson").Bytes(); err != nil && isText {
-		args, err = text, nil // no UTF-8: why is told with the place
+	if text, isText := f.Content.Lookup("argumentsJson").Bytes(); isText {
+		args, err = text, nil // as it came: what is wrong with it is told with the place
 	}
-	switch {
+	switch blank := bytes.TrimSpace(args); {
 	case err != nil:
 		return err
 	case !f.Metadata.Bool("streaming"):
 		c.Arguments = args
-	case string(args) != "{}":
+	case len(blank) > 0 && string(blank) != "{}":
 		return badCall("the arguments of a streamed call come in pieces: leave the content of the TOOL_CALL empty")
 	}
 	return nil

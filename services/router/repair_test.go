@@ -3,6 +3,7 @@ package router_test
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -223,8 +224,14 @@ func TestBlankArguments(t *testing.T) {
 			if err != nil || got.result != `{}` || cmp.Diff([]string{"blank"}, got.repairs) != "" {
 				t.Errorf("%q: %+v, %v", text, got, err)
 			}
-			_, res := w.send(w.me, "wb.call.me.echo", pack(t, frames.Call("echo", []byte(text)))).result()
-			want(t, "whole", string(res.Result), `{}`)
+			whole, _ := outcomeOf(w.send(w.me, "wb.call.me.echo", pack(t, frames.Call("echo", []byte(text)))))
+			want(t, "whole", fmt.Sprint(whole), fmt.Sprint(got))
+		}
+		for _, data := range []string{`{"type":"TOOL_CALL"}`, `{"type":"TOOL_CALL","content":{"arguments":null}}`, `{"type":"TOOL_CALL","content":{"arguments":{}}}`} {
+			got, err := outcomeOf(w.send(w.me, "wb.call.me.echo", data))
+			if err != nil || got.result != `{}` || got.repairs != nil {
+				t.Errorf("%s: %+v, %v", data, got, err)
+			}
 		}
 	}, anything)
 }
