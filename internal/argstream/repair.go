@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/weavebus/weavebus/internal/jsontext"
 )
@@ -170,7 +171,7 @@ func rewrite(text []byte) (out []byte, commas, controls bool) {
 }
 
 // endsValue reports whether a value may end in c.
-func endsValue(c byte) bool { return c > ' ' && bytes.IndexByte([]byte("{[,:"), c) < 0 }
+func endsValue(c byte) bool { return c > ' ' && strings.IndexByte("{[,:", c) < 0 }
 
 // closes reports whether the next significant byte ends a container.
 func closes(rest []byte) bool {

@@ -156,6 +156,6 @@ func text(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // it was read from JSON
+	_ = e.Encode(v) //nolint:errchkjson // it was read from JSON
 	return bytes.TrimSpace(b.Bytes())
 }

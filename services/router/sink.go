@@ -187,58 +187,65 @@ func (r *router) sink(ctx context.Context, q *bus.Request) {
 		r.sent(q.Fail(err), q)
 		return
 	}
-	var last sinkEvent
-	for _, last = range events {
-		if failed := r.sinkEvent(ctx, q, last); failed || last.ends() {
-			return // answered
+	var failed *sinkEvent
+	var why error
+	for i := range events {
+		e := &events[i]
+		switch e.kind {
+		case sinkPiece:
+			if err := r.piece(e); err != nil && failed == nil {
+				failed, why = e, err
+			}
+		case sinkStop:
+			if err := r.stopStream(e); err != nil {
+				r.sent(q.Fail(err), q)
+				return
+			}
+		case sinkClose:
+			r.closeStream(ctx, q, e)
+			return
+		case sinkEnd:
+			r.endStream(q, e)
+			return
 		}
 	}
-	if q.Expects() {
+	r.acknowledge(q, &events[len(events)-1], failed, why)
+}
+
+// acknowledge answers a message that ends no call. Who is told of an error of a
+// call has heard of its end: it is forgotten.
+func (r *router) acknowledge(q *bus.Request, last, failed *sinkEvent, why error) {
+	switch {
+	case !q.Expects(): // an error stands for its call until the close
+	case failed != nil:
+		c, _ := r.streams.close(failed.key, 0)
+		r.refuse(q, c, why)
+	default:
 		received := frames.Meta(map[string]any{"received": last.frame.Seq}, frames.WithCall(last.key.Call, ""))
 		r.sent(q.End(frames.EndCompleted, received), q)
 	}
 }
 
-// sinkEvent acts on one frame; failed says that it was answered with an error.
-func (r *router) sinkEvent(ctx context.Context, q *bus.Request, e sinkEvent) (failed bool) {
-	switch e.kind {
-	case sinkPiece:
-		return r.piece(q, e)
-	case sinkStop:
-		k, err := r.streams.stream(e.key)
-		if err != nil {
-			r.sent(q.Fail(err), q)
-			return true
-		}
-		if e.cut != "" {
-			r.streams.cut(k, e.cut)
-		}
-	case sinkClose:
-		r.closeStream(ctx, q, e)
-	case sinkEnd:
-		r.endStream(q, e)
+// piece keeps a piece of a call.
+func (r *router) piece(e *sinkEvent) error {
+	err := r.streams.add(e.key, e.frame.Seq, e.text)
+	if err != nil {
+		r.log.Debug("a piece of a call's arguments is dropped", "caller", e.key.Owner, "call_id", e.key.Call, "error", err)
 	}
-	return false
+	return err
 }
 
-// piece keeps a piece. Its error is told where somebody asked, and then the call
-// is over; else it stands until the close.
-func (r *router) piece(q *bus.Request, e sinkEvent) (failed bool) {
-	err := r.streams.add(e.key, e.frame.Seq, e.text)
-	if err == nil {
-		return false
+// stopStream takes why a turn ended.
+func (r *router) stopStream(e *sinkEvent) error {
+	k, err := r.streams.stream(e.key)
+	if err == nil && e.cut != "" {
+		r.streams.cut(k, e.cut)
 	}
-	r.log.Debug("a piece of a call's arguments is dropped", "caller", e.key.Owner, "call_id", e.key.Call, "error", err)
-	if !q.Expects() {
-		return false
-	}
-	c, _ := r.streams.close(e.key, 0)
-	r.refuse(q, c, err)
-	return true
+	return err
 }
 
 // closeStream begins a call whose arguments are whole, as if they had come so.
-func (r *router) closeStream(ctx context.Context, q *bus.Request, e sinkEvent) {
+func (r *router) closeStream(ctx context.Context, q *bus.Request, e *sinkEvent) {
 	c, err := r.streams.close(e.key, e.frame.Seq)
 	if e.cut != "" {
 		err = argstream.CutOff(c.Tool, e.cut)
@@ -254,7 +261,7 @@ func (r *router) closeStream(ctx context.Context, q *bus.Request, e sinkEvent) {
 }
 
 // endStream answers an END: each call that is still open has its error.
-func (r *router) endStream(q *bus.Request, e sinkEvent) {
+func (r *router) endStream(q *bus.Request, e *sinkEvent) {
 	k, err := r.streams.stream(e.key)
 	if err != nil {
 		r.sent(q.Fail(err), q)

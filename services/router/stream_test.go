@@ -124,7 +124,11 @@ func TestStreamedCallsInterleave(t *testing.T) {
 	}, anything, func(w *world) {
 		w.plain("shout", `{"name":"shout","encodings":["json"]}`, func(m *nats.Msg) {
 			var call struct {
-				Content struct{ Arguments struct{ Text string } }
+				Content struct {
+					Arguments struct {
+						Text string `json:"text"`
+					} `json:"arguments"`
+				} `json:"content"`
 			}
 			if err := json.Unmarshal(m.Data, &call); err != nil {
 				t.Errorf("call %q: %v", m.Data, err)
@@ -193,6 +197,12 @@ func TestPiecesOfAStreamedCall(t *testing.T) {
 		err := say(c, 2, "{}").failure(frames.CodeBadFrame)
 		want(t, "reason", err.Reason, "arguments_gap")
 		c.closed().failure(frames.CodeConflict)
+
+		c, other := w.open("echo", "c-2"), w.open("echo", "c-5")
+		both := pack(t, frames.ArgumentPiece("c-2", 7, []byte("{")), frames.ArgumentPiece("c-5", 1, []byte("{}")))
+		w.send(w.me, c.sink, both).failure(frames.CodeBadFrame)
+		_, res = other.closed().result() // what is wrong with one call is not the other's
+		want(t, "of the other", string(res.Result), `{}`)
 
 		c = w.open("echo", "c-3")
 		c.piece("{")
