@@ -145,13 +145,17 @@ func TestHostileTextIsCheap(t *testing.T) {
 		"giant exponent": "1e" + strings.Repeat("9", 4<<20),
 		"empty arrays":   "[" + strings.Repeat("[],", 1<<20) + "0]",
 	} {
-		start := time.Now()
-		p := jsontext.Check([]byte(text), jsontext.Limits{})
-		if p == nil || len(p.Path) > jsontext.MaxPath || len(p.Reason) > 200 {
-			t.Errorf("%s: %.300v", name, p)
+		best := time.Hour // of some: other programs want the processor too
+		for try := 0; try < 5 && best > 2*time.Second; try++ {
+			start := time.Now()
+			p := jsontext.Check([]byte(text), jsontext.Limits{})
+			if p == nil || len(p.Path) > jsontext.MaxPath || len(p.Reason) > 200 {
+				t.Errorf("%s: %.300v", name, p)
+			}
+			best = min(best, time.Since(start))
 		}
-		if d := time.Since(start); d > 2*time.Second {
-			t.Errorf("%s took %v", name, d)
+		if best > 2*time.Second {
+			t.Errorf("%s took %v", name, best)
 		}
 	}
 }

@@ -405,6 +405,7 @@ func TestStreamedCallRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		c := w.open("slow", "c-1")
 		x := c.closed()
+		synctest.Wait() // until it runs
 		w.call("slow", `{}`, `"toolCallId":"c-1"`).failure(frames.CodeConflict)
 		<-time.After(6 * time.Second)
 		want(t, "it ticks", x.next()[0].Type, frames.TypeTick)
