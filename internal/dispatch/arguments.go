@@ -19,8 +19,14 @@ func (d *Dispatcher) readArguments(t *registry.Tool, c *Call) error {
 	if err != nil {
 		return err
 	}
+	if c.Translate != nil {
+		if err := repair(c); err != nil {
+			return err
+		}
+		c.Arguments = c.Translate(t.Declaration, c.Arguments)
+	}
 	if err := s.Validate(c.Arguments); err != nil {
-		if err := repair(s, c); err != nil {
+		if err := mend(s, c); err != nil {
 			return err
 		}
 	}
@@ -41,16 +47,23 @@ func (d *Dispatcher) argumentsOf(t *registry.Tool) (*schema.Schema, error) {
 	return s, nil
 }
 
-// repair mends arguments that do not fit; the error says why they cannot be.
-func repair(s *schema.Schema, c *Call) error {
-	text, repairs, err := argstream.Repair(c.Arguments)
-	if err != nil {
+// repair makes arguments one JSON object; the error says why they cannot be.
+func repair(c *Call) error {
+	args, repairs, err := argstream.Repair(c.Arguments)
+	if err == nil {
+		c.Arguments, c.Repairs = args, slices.Concat(c.Repairs, repairs)
+	}
+	return err
+}
+
+// mend makes arguments fit that do not.
+func mend(s *schema.Schema, c *Call) error {
+	if err := repair(c); err != nil {
 		return err
 	}
-	args, more, err := s.Mend(text, c.NullIsAbsent)
-	if err != nil {
-		return err
+	args, repairs, err := s.Mend(c.Arguments)
+	if err == nil {
+		c.Arguments, c.Repairs = args, slices.Concat(c.Repairs, repairs)
 	}
-	c.Arguments, c.Repairs = args, slices.Concat(c.Repairs, repairs, more)
-	return nil
+	return err
 }

@@ -23,9 +23,9 @@ type Call struct {
 	Arguments json.RawMessage
 	// Repairs names what was done to Arguments already.
 	Repairs []string
-	// NullIsAbsent: who made the arguments knows a schema in which every optional
-	// member may be null, as a strict export has it.
-	NullIsAbsent bool
+	// Translate puts arguments that are one JSON object into the tool's own terms,
+	// where they were made by an export of its schema. Nil leaves them.
+	Translate func(d *frames.Declaration, args json.RawMessage) json.RawMessage
 	SessionID    string
 	// Workspace is a name that an instance owns, or an absolute path of a root;
 	// empty is the only one there is.

@@ -12,13 +12,9 @@ import (
 	"github.com/weavebus/weavebus/internal/jsontext"
 )
 
-// The names of the repairs that [Schema.Mend] makes.
-const (
-	// RepairNested: a string that holds JSON stands where only an array or object may.
-	RepairNested = "nested_json_string"
-	// RepairNull: null for an optional member that may not be null is left out.
-	RepairNull = "null_is_absent"
-)
+// RepairNested is the name of the repair that [Schema.Mend] makes: a string that
+// holds JSON stands where only an array or object may.
+const RepairNested = "nested_json_string"
 
 // maxNested is how many strings may be around one value, and how deep in each
 // other values may be that are strings.
@@ -26,26 +22,20 @@ const maxNested = 3
 
 // Mend is [Schema.Validate] for arguments whose misfits say what was meant. A
 // string that holds the JSON of an array or object is that value where the schema
-// wants such a one, and no string; with nulls set, null is absence where the
-// schema does not take it. Both only if the outcome fits as a whole: else the
-// error is that of the text as it came. repairs names what was done; every value
-// that was not touched stands in args byte for byte.
-func (s *Schema) Mend(text []byte, nulls bool) (args []byte, repairs []string, err error) {
+// wants such a one, and no string, if the outcome fits as a whole: else the error
+// is that of the text as it came. repairs names what was done; every value that
+// was not touched stands in args byte for byte.
+func (s *Schema) Mend(text []byte) (args []byte, repairs []string, err error) {
 	if err = s.Validate(text); err == nil || jsontext.Check(text, jsontext.Limits{}) != nil {
 		return text, nil, err
 	}
 	for range maxNested {
-		e := edits{value: s.misfits(text), nulls: nulls}
-		if text = e.apply(text); len(e.done) == 0 {
+		e := edits{value: s.misfits(text)}
+		if text = e.apply(text); !e.done {
 			return nil, nil, err
 		}
-		for _, name := range e.done {
-			if !slices.Contains(repairs, name) {
-				repairs = append(repairs, name)
-			}
-		}
 		if s.Validate(text) == nil {
-			return text, repairs, nil
+			return text, []string{RepairNested}, nil
 		}
 	}
 	return nil, nil, err
@@ -56,7 +46,6 @@ func (s *Schema) Mend(text []byte, nulls bool) (args []byte, repairs []string, e
 type misfitAt struct {
 	types  []string // that would do
 	others bool     // something else than its type is wrong
-	any    bool
 	inside map[string]*misfitAt
 }
 
@@ -94,7 +83,6 @@ func (m *misfitAt) add(e *jsonschema.ValidationError) {
 		}
 		at = at.inside[token]
 	}
-	at.any = true
 	if k, ok := e.ErrorKind.(*kind.Type); ok {
 		at.types = append(at.types, k.Want...)
 	} else {
@@ -113,8 +101,7 @@ func (m *misfitAt) wants(first byte) bool {
 // edits rewrites a text at its misfits.
 type edits struct {
 	value *misfitAt
-	nulls bool
-	done  []string
+	done  bool // something was changed
 	out   bytes.Buffer
 }
 
@@ -129,7 +116,7 @@ func (e *edits) write(raw []byte, m *misfitAt) {
 		e.out.Write(raw)
 	case raw[0] == '"':
 		if inner := unwrapped(raw); len(inner) > 0 && m.wants(inner[0]) {
-			raw, e.done = inner, append(e.done, RepairNested)
+			raw, e.done = inner, true
 		}
 		e.out.Write(raw)
 	case len(m.inside) == 0:
@@ -147,15 +134,10 @@ func (e *edits) object(raw []byte, m *misfitAt) {
 	e.out.WriteByte('{')
 	first := true
 	_ = jsontext.Members(raw, func(key, value []byte) error {
-		in := m.inside[jsontext.Unquote(key)]
-		if e.nulls && in != nil && in.any && string(value) == "null" {
-			e.done = append(e.done, RepairNull)
-			return nil
-		}
 		separate(&e.out, &first)
 		e.out.Write(key)
 		e.out.WriteByte(':')
-		e.write(value, in)
+		e.write(value, m.inside[jsontext.Unquote(key)])
 		return nil
 	})
 	e.out.WriteByte('}')

@@ -41,7 +41,7 @@ func TestMendNestedStrings(t *testing.T) {
 		`{"ref":"{\"a\":\"{}\"}"}`:              `{"ref":{"a":{}}}`,
 		`{"edits":"[]","either":"[1]"}`:         `{"edits":[],"either":"[1]"}`,
 	} {
-		got, repairs, err := s.Mend([]byte(args), false)
+		got, repairs, err := s.Mend([]byte(args))
 		if err != nil || string(got) != want || !slices.Equal(repairs, []string{schema.RepairNested}) {
 			t.Errorf("%s: %s, %v, %v", args, got, repairs, err)
 		}
@@ -51,38 +51,10 @@ func TestMendNestedStrings(t *testing.T) {
 		`{"edits":"[{\"old\":\"a\",\"old\":\"b\"}]"}`, `{"mode":"{}"}`, `{"short":"[1,2,3]"}`, `{"n":"1"}`, `{"edits":"[]","n":"x"}`, `{"n":null}`,
 		`{"edits":"\"\\\"\\\\\\\"[]\\\\\\\"\\\"\""}`, `[]`, `{"edits":`,
 	} {
-		got, repairs, err := s.Mend([]byte(args), false)
+		got, repairs, err := s.Mend([]byte(args))
 		want := s.Validate([]byte(args))
 		if want == nil || got != nil && err == nil || repairs != nil || cmp.Diff(frames.AsError(want).Issues, frames.AsError(err).Issues) != "" {
 			t.Errorf("%s: %s, %v, %v, want %v", args, got, repairs, err, want)
-		}
-	}
-}
-
-// case: arg-14-null-for-optional
-func TestMendNulls(t *testing.T) {
-	t.Parallel()
-	s := compiled(t, `{"type":"object","properties":{
-		"q":{"type":"string"},"limit":{"type":"integer","default":5},"maybe":{"type":["string","null"]},"kind":{"enum":["a","b"]},
-		"deep":{"type":"object","properties":{"x":{"type":"string"},"y":{"type":"string"}},"required":["y"]},
-		"list":{"type":"array","items":{"type":"string"}}
-	},"required":["q"]}`)
-	for args, want := range map[string]string{
-		`{"q":"x","limit":null}`:                          `{"q":"x"}`,
-		`{"limit":null,"q":"x","maybe":null,"kind":null}`: `{"q":"x","maybe":null}`,
-		`{"q":"x","deep":{"x":null,"y":"1"},"list":null}`: `{"q":"x","deep":{"y":"1"}}`,
-	} {
-		if _, _, err := s.Mend([]byte(args), false); err == nil {
-			t.Errorf("%s: null is absent although nobody said so", args)
-		}
-		got, repairs, err := s.Mend([]byte(args), true)
-		if err != nil || string(got) != want || !slices.Equal(repairs, []string{schema.RepairNull}) {
-			t.Errorf("%s: %s, %v, %v", args, got, repairs, err)
-		}
-	}
-	for _, args := range []string{`{"q":null}`, `{"q":"x","deep":{"y":null}}`, `{"q":"x","list":[null]}`, `null`, `{"q":"x","limit":null,"kind":"c"}`} {
-		if got, _, err := s.Mend([]byte(args), true); err == nil {
-			t.Errorf("%s: %s", args, got)
 		}
 	}
 }
@@ -107,7 +79,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s: %s", args, got)
 		}
 	}
-	if _, _, err := s.Mend([]byte(`{"n":null}`), false); frames.CodeOf(err) != frames.CodeValidationInput || frames.AsError(err).Issues[0].Path != "/n" {
+	if _, _, err := s.Mend([]byte(`{"n":null}`)); frames.CodeOf(err) != frames.CodeValidationInput || frames.AsError(err).Issues[0].Path != "/n" {
 		t.Errorf("null: %v", err)
 	}
 	bad := compiled(t, `{"properties":{"n":{"type":"integer","default":"five"}}}`)
@@ -140,8 +112,7 @@ func TestMendTouchesMisfitsOnly(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		nulls := rapid.Bool().Draw(rt, "nulls")
-		got, repairs, err := s.Mend(args, nulls)
+		got, repairs, err := s.Mend(args)
 		switch {
 		case s.Validate(args) == nil:
 			if err != nil || string(got) != string(args) || repairs != nil {

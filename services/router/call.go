@@ -3,7 +3,6 @@ package router
 import (
 	"bytes"
 	"context"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -56,7 +55,7 @@ func callFrom(q *bus.Request) (dispatch.Call, *frames.Frame, error) {
 	}
 	c.Workspace = f.Metadata.Text("workspace")
 	c.Timeout = time.Duration(min(max(f.Metadata.Int("timeoutMs"), 0), frames.MaxTimeout.Milliseconds())) * time.Millisecond
-	c.NullIsAbsent = strings.HasSuffix(f.Metadata.Text("exported"), "strict")
+	c.Translate = ofExport(f.Metadata.Text("exported"))
 	return c, f, readArguments(&c, f)
 }
 

@@ -293,9 +293,10 @@ func TestNullOfAStrictExport(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		strict := frames.WithMeta("exported", "openai-strict")
 		for text, want := range map[string]string{
-			`{"q":"x","limit":null}`:            `{"q":"x","limit":5}`,
-			`{"q":"x","limit":null,"may":null}`: `{"q":"x","may":null,"limit":5}`,
-			`{"q":"x","limit":3,"may":"y"}`:     `{"q":"x","limit":3,"may":"y"}`,
+			`{"q":"x","limit":null}`:                      `{"q":"x","limit":5}`,
+			`{"q":"x","limit":null,"may":null}`:           `{"q":"x","may":null,"limit":5}`,
+			`{"q":"x","limit":3,"may":"y"}`:               `{"q":"x","limit":3,"may":"y"}`,
+			"```json\n{\"q\":\"x\",\"limit\":null,}\n```": `{"q":"x","limit":5}`, // first one object, then the tool's own terms
 		} {
 			got, err := w.anyhow("find", text, strict)
 			if err != nil || got.result != want {
