@@ -26,7 +26,7 @@ type Call struct {
 	// Translate puts arguments that are one JSON object into the tool's own terms,
 	// where they were made by an export of its schema. Nil leaves them.
 	Translate func(d *frames.Declaration, args json.RawMessage) json.RawMessage
-	SessionID    string
+	SessionID string
 	// Workspace is a name that an instance owns, or an absolute path of a root;
 	// empty is the only one there is.
 	Workspace string
