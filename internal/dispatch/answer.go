@@ -93,6 +93,7 @@ func (a *attempt) keep(f *frames.Frame) {
 		if res, err = f.Result(); err != nil {
 			res = failed(err)
 		}
+		res.Metadata = nil // what was done to the call is not the tool's to say
 	}
 	a.lane.mu.Lock()
 	defer a.lane.mu.Unlock()

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,7 +24,7 @@ func (d *Dispatcher) Prepare(ctx context.Context, c Call) (*Prepared, error) {
 	if n, most := len(c.Arguments), d.conn.InlineLimit(); n > most {
 		return nil, frames.TooLarge("arguments of tool "+c.Tool, int64(n), int64(most))
 	}
-	if err := d.checkArguments(t, c.Arguments); err != nil {
+	if err := d.readArguments(t, &c); err != nil {
 		return nil, err
 	}
 	key, err := workspaceKey(t, c.Workspace)
@@ -59,19 +58,6 @@ func (d *Dispatcher) Lookup(ctx context.Context, name string) (*registry.Tool, e
 func (d *Dispatcher) Ready(tool string) bool {
 	t := d.reg.Get(tool)
 	return t != nil && len(t.Instances) > 0
-}
-
-// checkArguments holds arguments to the tool's schema. A tool whose schemas do
-// not compile is not called at all.
-func (d *Dispatcher) checkArguments(t *registry.Tool, args json.RawMessage) error {
-	s, err := d.reg.Arguments(t.Declaration)
-	if err == nil {
-		_, err = d.reg.Output(t.Declaration)
-	}
-	if err != nil {
-		return registry.Unusable(t.Name, "", frames.AsError(err))
-	}
-	return s.Validate(args)
 }
 
 // workspaceKey gives the key that an instance must own for the call; "" where

@@ -186,6 +186,9 @@ func (a *attempt) stamp(res *frames.ToolResult) {
 // deliver gives the one result to the caller.
 func (r *running) deliver(res *frames.ToolResult) {
 	res.Queue = r.waited
+	if len(r.Repairs) > 0 {
+		res.Metadata.Set(repairsKey, frames.Value(r.Repairs))
+	}
 	if res.Err != nil {
 		res.Err = counted(res.Err, res.Attempts)
 		if r.acted && res.Err.Effect == frames.EffectNone {

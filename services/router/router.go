@@ -8,8 +8,12 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
+
+	"github.com/nats-io/nuid"
 
 	"github.com/weavebus/weavebus/internal/app"
+	"github.com/weavebus/weavebus/internal/argstream"
 	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -25,6 +29,9 @@ type Config struct {
 	Identity string
 	// Dispatch bounds queues and waits. Default: those of dispatch.Config.
 	Dispatch dispatch.Config
+	// StreamLimit is how long the arguments of one call may come in pieces.
+	// Default: 10 minutes.
+	StreamLimit time.Duration
 }
 
 func (c Config) identity() string { return cmp.Or(c.Identity, "router") }
@@ -32,6 +39,9 @@ func (c Config) identity() string { return cmp.Or(c.Identity, "router") }
 func (c Config) validate() error {
 	if !frames.ValidName(c.identity()) {
 		return frames.NewError(frames.CodeValidationInput, "router: Identity %q: want letters, digits, _ and -", c.Identity)
+	}
+	if c.StreamLimit < 0 {
+		return frames.NewError(frames.CodeValidationInput, "router: StreamLimit: %v, want 0 for the default or more", c.StreamLimit)
 	}
 	if err := c.Dispatch.Validate(); err != nil {
 		return frames.AsError(err).With(func(e *frames.Error) { e.Message = "router: Dispatch." + e.Message })
@@ -57,7 +67,10 @@ func New(cfg Config) app.Service {
 			return err
 		}
 		defer d.Stop()
-		r := &router{conn: conn, d: d, log: env.Log, over: env.Work.Done(), open: map[*openCall]struct{}{}}
+		r := &router{
+			conn: conn, d: d, log: env.Log, over: env.Work.Done(), open: map[*openCall]struct{}{},
+			streams: newStreams(nuid.Next(), argstream.Limits{Bytes: conn.InlineLimit(), Age: cfg.StreamLimit}),
+		}
 		return r.run(ctx, env.Work, ready)
 	}
 	return app.Service{Name: "router", Stage: app.StageRouter, Identity: cfg.identity(), Run: run}
@@ -73,6 +86,8 @@ type router struct {
 	// looking counts names that are looked for, resending answers that are sent
 	// again: both go on behind the back of the subscriptions.
 	looking, resending sync.WaitGroup
+
+	streams *streams
 
 	mu   sync.Mutex
 	open map[*openCall]struct{}
@@ -91,7 +106,8 @@ func (r *router) run(ctx, work context.Context, ready func()) error {
 	entries, err := r.serve(work,
 		entry{r.conn.Call("*", "*"), bus.QueueRouter, r.call, []bus.HandleOption{bus.WithWorkers(callWorkers)}},
 		entry{r.conn.List("*"), bus.QueueRouter, r.list, nil},
-		entry{r.conn.Admin("*", "*"), bus.QueueRouter, r.admin, []bus.HandleOption{bus.WithWorkers(adminWorkers)}})
+		entry{r.conn.Admin("*", "*"), bus.QueueRouter, r.admin, []bus.HandleOption{bus.WithWorkers(adminWorkers)}},
+		entry{r.conn.Sink("*", r.streams.id), "", r.sink, nil})
 	if err != nil {
 		return err
 	}
