@@ -41,6 +41,7 @@ type Prepared struct {
 	// Declaration is the tool's as it stood when the call was prepared.
 	Declaration *frames.Declaration
 	key         string
+	hooked      *hooked // nil where no hook sees the call
 }
 
 // running is a call from its start to its one result.
@@ -51,6 +52,8 @@ type running struct {
 	done func(*frames.ToolResult)
 	// trace are the W3C headers that go along.
 	trace nats.Header
+
+	hooks stopper // of those behind the tool
 
 	// telling is held while OnFrame runs, so that nothing follows the result.
 	telling sync.Mutex

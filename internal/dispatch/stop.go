@@ -23,6 +23,7 @@ func (r *running) cancel(cause error) {
 	} else if errors.Is(cause, context.DeadlineExceeded) {
 		err = frames.Timeout(r.Tool, time.Since(r.queuedAt)).WithReplay(r.Declaration.ReplaySafe())
 	}
+	r.hooks.stop(err)
 	r.lane.mu.Lock()
 	a := r.try
 	if r.state == queued {
@@ -173,6 +174,14 @@ func (r *running) deliver(res *frames.ToolResult, a *attempt) {
 			res.Duration = time.Since(a.sentAt)
 		}
 	}
+	if r.hooked != nil {
+		go r.afterwards(res) // takes time that the connection's other answers do not have
+		return
+	}
+	r.conclude(res)
+}
+
+func (r *running) conclude(res *frames.ToolResult) {
 	r.telling.Lock()
 	r.told = true
 	r.telling.Unlock()

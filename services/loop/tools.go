@@ -70,7 +70,7 @@ func (t *tools) Prepare(ctx context.Context, c engine.Call) (*engine.Ticket, err
 	decl := p.Declaration
 	return &engine.Ticket{
 		Identity: decl.Identity, Replay: decl.Replay, Sequential: decl.ExecutionMode == frames.Sequential,
-		Lock: lockOf(decl, call.Arguments), Start: t.start(p, c.ID != ""),
+		Lock: lockOf(decl, p.Arguments), Start: t.start(p, c.ID != ""),
 	}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
+	"github.com/weavebus/weavebus/pkg/hook"
 )
 
 // callWorkers is how many calls are read and checked at once; calls that run
@@ -25,6 +26,9 @@ type Config struct {
 	Identity string
 	// Dispatch bounds queues and waits. Default: those of dispatch.Config.
 	Dispatch dispatch.Config
+	// Hooks decide on tool calls and look at them, in this order; the loop's should
+	// be the same. Default: none.
+	Hooks []hook.Hook
 }
 
 func (c Config) identity() string { return cmp.Or(c.Identity, "router") }
@@ -32,6 +36,9 @@ func (c Config) identity() string { return cmp.Or(c.Identity, "router") }
 func (c Config) validate() error {
 	if !frames.ValidName(c.identity()) {
 		return frames.NewError(frames.CodeValidationInput, "router: Identity %q: want letters, digits, _ and -", c.Identity)
+	}
+	if err := hook.Check(c.Hooks); err != nil {
+		return frames.AsError(err).With(func(e *frames.Error) { e.Message = "router: Hooks: " + e.Message })
 	}
 	if err := c.Dispatch.Validate(); err != nil {
 		return frames.AsError(err).With(func(e *frames.Error) { e.Message = "router: Dispatch." + e.Message })
@@ -51,7 +58,7 @@ func New(cfg Config) app.Service {
 			return err
 		}
 		defer conn.Close()
-		cfg.Dispatch.Log = env.Log
+		cfg.Dispatch.Log, cfg.Dispatch.Hooks = env.Log, cfg.Hooks
 		d, err := dispatch.Follow(ctx, env.Work, conn, cfg.Dispatch)
 		if err != nil {
 			return err
