@@ -148,8 +148,8 @@ func (d *Dispatcher) check(decl *frames.Declaration, res *frames.ToolResult) err
 		err := frames.TooLarge("result of tool "+decl.Name, int64(n), int64(most))
 		return err.With(func(e *frames.Error) { e.Effect = frames.EffectDone })
 	}
-	if res.Err != nil {
-		return nil
+	if failure := res.Err; failure != nil {
+		return nil //nolint:nilerr // it is a failure as it should be
 	}
 	s, err := d.reg.Output(decl)
 	if err == nil && s != nil {

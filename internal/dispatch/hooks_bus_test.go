@@ -115,7 +115,9 @@ func TestPolicyServiceBehindTheTool(t *testing.T) {
 	o := &told{}
 	policy := hook.Hook{
 		Name: "policy", Observe: o.observe,
-		Before: func(context.Context, *hook.Call) (hook.Decision, error) { return hook.Mutate(map[string]int{"n": 8}), nil },
+		Before: func(context.Context, *hook.Call) (hook.Decision, error) {
+			return hook.Mutate(map[string]int{"n": 8}), nil
+		},
 		After: func(_ context.Context, c *hook.Call, res *frames.ToolResult) (hook.Outcome, error) {
 			if string(c.Raw) == string(c.Arguments) || res.Attempts != 1 || res.Instance != "i" {
 				return hook.Keep(), fmt.Errorf("raw %s, arguments %s, %+v", c.Raw, c.Arguments, res)
@@ -164,9 +166,11 @@ func TestForeignPolicyService(t *testing.T) {
 		w.foreign("policy", func(m *nats.Msg) string {
 			lines := strings.Split(string(m.Data), "\n")
 			var f struct {
-				Name     string
-				Content  struct{ Arguments map[string]any }
-				Metadata map[string]any
+				Name    string `json:"name"`
+				Content struct {
+					Arguments map[string]any `json:"arguments"`
+				} `json:"content"`
+				Metadata map[string]any `json:"metadata"`
 			}
 			if err := json.Unmarshal([]byte(lines[0]), &f); err != nil {
 				t.Error(err)
@@ -364,4 +368,3 @@ func TestHooksOfOthersCostNothing(t *testing.T) {
 		t.Errorf("%v allocations without hooks, %v with those of another tool", without, with)
 	}
 }
-

@@ -49,16 +49,22 @@ func gate(name string, decide func(c *hook.Call) hook.Decision) hook.Hook {
 type behind = func(c *hook.Call, res *frames.ToolResult) hook.Outcome
 
 func after(name string, f behind) hook.Hook {
-	return hook.Hook{Name: name, After: func(_ context.Context, c *hook.Call, res *frames.ToolResult) (hook.Outcome, error) { return f(c, res), nil }}
+	return hook.Hook{Name: name, After: func(_ context.Context, c *hook.Call, res *frames.ToolResult) (hook.Outcome, error) {
+		return f(c, res), nil
+	}}
 }
 
 func onError(name string, f behind) hook.Hook {
-	return hook.Hook{Name: name, OnError: func(_ context.Context, c *hook.Call, res *frames.ToolResult) (hook.Outcome, error) { return f(c, res), nil }}
+	return hook.Hook{Name: name, OnError: func(_ context.Context, c *hook.Call, res *frames.ToolResult) (hook.Outcome, error) {
+		return f(c, res), nil
+	}}
 }
 
 func numberOf(t *testing.T, text json.RawMessage) int {
 	t.Helper()
-	var v struct{ N int }
+	var v struct {
+		N int `json:"n"`
+	}
 	if err := json.Unmarshal(text, &v); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -164,11 +170,19 @@ func TestFailingGateFailsClosed(t *testing.T) {
 		before func(ctx context.Context, c *hook.Call) (hook.Decision, error)
 		want   string
 	}{
-		"error":    {func(context.Context, *hook.Call) (hook.Decision, error) { return hook.Proceed(), errors.New("disk full") }, "disk full"},
-		"panic":    {func(context.Context, *hook.Call) (hook.Decision, error) { panic("secret") }, "panicked"},
-		"no word":  {func(context.Context, *hook.Call) (hook.Decision, error) { return hook.Decision{}, nil }, "decided nothing"},
-		"slow":     {func(ctx context.Context, _ *hook.Call) (hook.Decision, error) { <-ctx.Done(); return hook.Proceed(), ctx.Err() }, "longer than 2s"},
-		"stuck":    {func(context.Context, *hook.Call) (hook.Decision, error) { <-time.After(3 * time.Second); return hook.Proceed(), nil }, "longer than 2s"},
+		"error": {func(context.Context, *hook.Call) (hook.Decision, error) {
+			return hook.Proceed(), errors.New("disk full")
+		}, "disk full"},
+		"panic":   {func(context.Context, *hook.Call) (hook.Decision, error) { panic("secret") }, "panicked"},
+		"no word": {func(context.Context, *hook.Call) (hook.Decision, error) { return hook.Decision{}, nil }, "decided nothing"},
+		"slow": {func(ctx context.Context, _ *hook.Call) (hook.Decision, error) {
+			<-ctx.Done()
+			return hook.Proceed(), ctx.Err()
+		}, "longer than 2s"},
+		"stuck": {func(context.Context, *hook.Call) (hook.Decision, error) {
+			<-time.After(3 * time.Second)
+			return hook.Proceed(), nil
+		}, "longer than 2s"},
 		"bad skip": {func(context.Context, *hook.Call) (hook.Decision, error) { return hook.Skip("seven"), nil }, "cannot be"},
 		"no form":  {func(context.Context, *hook.Call) (hook.Decision, error) { return hook.Skip(func() {}), nil }, "cannot be"},
 	} {
@@ -285,8 +299,8 @@ func TestAfterHookMayKeepAResultBack(t *testing.T) {
 	deny := after("secrets", func(*hook.Call, *frames.ToolResult) hook.Outcome {
 		return hook.Replace(&frames.ToolResult{Err: frames.Denied("echo", "its result holds a key")})
 	})
-	recover := onError("recover", func(*hook.Call, *frames.ToolResult) hook.Outcome { return hook.Replace(map[string]int{"n": 0}) })
-	inBubble(t, with(recover, deny), func(t *testing.T, w *world) {
+	mend := onError("mend", func(*hook.Call, *frames.ToolResult) hook.Outcome { return hook.Replace(map[string]int{"n": 0}) })
+	inBubble(t, with(mend, deny), func(t *testing.T, w *world) {
 		w.serve("i", copier, back)
 		res := w.d.Do(t.Context(), numbered(7))
 		wantCode(t, res, frames.CodeDenied)
@@ -534,9 +548,13 @@ func TestCancelEndsAHook(t *testing.T) {
 	}{
 		"gate": {hook.Hook{Before: func(ctx context.Context, _ *hook.Call) (hook.Decision, error) { return hook.Proceed(), wait(ctx) }},
 			back, frames.CodeCancelled, frames.EffectNone, 0},
-		"after": {hook.Hook{After: func(ctx context.Context, _ *hook.Call, _ *frames.ToolResult) (hook.Outcome, error) { return hook.Keep(), wait(ctx) }},
+		"after": {hook.Hook{After: func(ctx context.Context, _ *hook.Call, _ *frames.ToolResult) (hook.Outcome, error) {
+			return hook.Keep(), wait(ctx)
+		}},
 			back, frames.CodeCancelled, frames.EffectDone, 1},
-		"error": {hook.Hook{OnError: func(ctx context.Context, _ *hook.Call, _ *frames.ToolResult) (hook.Outcome, error) { return hook.Keep(), wait(ctx) }},
+		"error": {hook.Hook{OnError: func(ctx context.Context, _ *hook.Call, _ *frames.ToolResult) (hook.Outcome, error) {
+			return hook.Keep(), wait(ctx)
+		}},
 			func(q *bus.Request) { _ = q.End(frames.EndCompleted) }, frames.CodeNoResult, frames.EffectUnknown, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func ExampleHook() {
 		},
 	}
 	for _, command := range []string{"rm -rf /", "date", "make all", "ls"} {
-		args, _ := json.Marshal(map[string]string{"command": command})
+		args := json.RawMessage(fmt.Sprintf(`{"command":%q}`, command))
 		d, err := policy.Before(context.Background(), &hook.Call{Tool: "run_command", Arguments: args})
 		fmt.Println(d.Action(), d.Reason(), err)
 	}

@@ -98,5 +98,6 @@ func (r remote) ask(ctx context.Context, p Phase, c *Call, res *frames.ToolResul
 }
 
 func (r remote) missing(err error) *frames.Error {
-	return frames.NewError(frames.CodeUnavailable, "nobody answers on %s: start its policy service, or take the hook away: %w", r.conn.Hook(r.name), err)
+	return frames.NewError(frames.CodeUnavailable,
+		"nobody answers on %s: start its policy service, or take the hook away: %w", r.conn.Hook(r.name), err)
 }

@@ -63,7 +63,8 @@ func Serve(ctx context.Context, conn *bus.Conn, h Hook, opts ...ServeOption) err
 	if err := conn.Flush(ctx); err != nil {
 		return err
 	}
-	if err := conn.NATS().LastError(); err != before && errors.Is(err, nats.ErrPermissionViolation) { //nolint:errorlint // the very one of before
+	err = conn.NATS().LastError()
+	if err != before && errors.Is(err, nats.ErrPermissionViolation) { //nolint:errorlint // the very one of before
 		return frames.NewError(frames.CodeDenied,
 			"identity %s may not serve hooks with this key: connect as one that has the role hook, with its key: %w", conn.Identity(), err)
 	}
