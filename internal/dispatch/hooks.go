@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -16,16 +17,19 @@ import (
 type hooks struct {
 	all []*guarded
 
+	most int // bytes of arguments
+
 	mu sync.Mutex
 	// gated are the calls that are not started yet, so that CANCEL ends their gates.
 	gated map[callKey]*stopper
+	bytes int // of the arguments of all that are not started yet
 }
 
 func newHooks(conn *bus.Conn, cfg Config) *hooks {
 	if len(cfg.Hooks) == 0 {
 		return nil
 	}
-	hs := &hooks{gated: map[callKey]*stopper{}}
+	hs := &hooks{most: cfg.MaxBytes, gated: map[callKey]*stopper{}}
 	for _, h := range cfg.Hooks {
 		hs.all = append(hs.all, guard(h.On(conn), cfg.Log))
 	}
@@ -129,19 +133,22 @@ func (s *stopper) stop(cause error) bool {
 // model's call has no id yet: it ends with its run.
 func (hs *hooks) hold(c *Call) (s *stopper, release func(), err error) {
 	s = &stopper{}
-	if c.ID == "" {
-		return s, func() {}, nil
-	}
-	key := callKey{c.Caller, c.ID}
+	key, size := callKey{c.Caller, c.ID}, len(c.Arguments)
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if hs.gated[key] != nil {
+	switch {
+	case hs.gated[key] != nil:
 		return nil, nil, runsAlready(c.ID)
+	case hs.bytes+size > hs.most:
+		return nil, nil, frames.Busy(c.Tool, time.Second).WithReason("busy")
 	}
-	hs.gated[key] = s
+	if hs.bytes += size; c.ID != "" {
+		hs.gated[key] = s
+	}
 	return s, func() {
 		hs.mu.Lock()
 		defer hs.mu.Unlock()
+		hs.bytes -= size
 		delete(hs.gated, key)
 	}, nil
 }

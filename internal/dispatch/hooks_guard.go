@@ -52,6 +52,9 @@ func run[T any](ctx context.Context, g *guarded, phase hook.Phase, f func(contex
 	ctx, cancel := context.WithTimeoutCause(ctx, g.Limit(), frames.NewError(frames.CodeTimeout, "it took longer than %v", g.Limit()))
 	defer cancel()
 	var r ran[T]
+	if ctx.Err() != nil {
+		return r.v, context.Cause(ctx)
+	}
 	select {
 	case g.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -87,7 +90,7 @@ func safely[T any](ctx context.Context, g *guarded, phase hook.Phase, f func(con
 // fault counts and logs a run without an outcome.
 func (g *guarded) fault(phase hook.Phase, c *hook.Call, err error) {
 	g.failed.Add(1)
-	g.warn("hook failed", "phase", phase, "tool", c.Tool, "call_id", c.ID, "error", err)
+	g.warn("hook failed", "phase", phase, "tool", c.Tool, "call_id", c.ID, "error", frames.AsError(err).Error())
 }
 
 // warn logs, once in a while; the failures between are counted in the next line.

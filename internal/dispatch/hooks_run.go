@@ -14,6 +14,9 @@ import (
 // prepareHooked is prepare of a call that hooks see: a failure goes to those for
 // errors, of which one may answer instead.
 func (d *Dispatcher) prepareHooked(ctx context.Context, p *Prepared) error {
+	if d.runs(&p.Call) {
+		return runsAlready(p.ID)
+	}
 	s, release, err := d.hooks.hold(&p.Call)
 	if err != nil {
 		return err
@@ -34,6 +37,13 @@ func (d *Dispatcher) prepareHooked(ctx context.Context, p *Prepared) error {
 	}
 	p.observe(refused, bus.TraceHeader(ctx))
 	return refused.Err
+}
+
+// runs reports whether a call of that id has started.
+func (d *Dispatcher) runs(c *Call) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls[callKey{c.Caller, c.ID}] != nil
 }
 
 // prepareUnder is prepare that CANCEL ends.

@@ -86,6 +86,9 @@ func (o Outcome) Result() (*frames.ToolResult, error) { return o.result, o.err }
 func resultOf(v any) (*frames.ToolResult, error) {
 	if res, ok := v.(*frames.ToolResult); ok && res != nil {
 		clone := *res
+		if clone.Result == nil && clone.Err == nil {
+			clone.Result = json.RawMessage("{}")
+		}
 		return &clone, nil
 	}
 	text, err := encode(v)

@@ -80,7 +80,7 @@ func (r remote) ask(ctx context.Context, p Phase, c *Call, res *frames.ToolResul
 	for f, err := range x.All(ctx) {
 		switch {
 		case frames.CodeOf(err) == frames.CodeUnavailable:
-			return nil, r.missing(err)
+			return nil, r.missing()
 		case err != nil:
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func (r remote) ask(ctx context.Context, p Phase, c *Call, res *frames.ToolResul
 	return nil, badAnswer("it broke off")
 }
 
-func (r remote) missing(err error) *frames.Error {
+func (r remote) missing() *frames.Error {
 	return frames.NewError(frames.CodeUnavailable,
-		"nobody answers on %s: start its policy service, or take the hook away: %w", r.conn.Hook(r.name), err)
+		"nobody answers on %s: start its policy service, or take the hook away", r.conn.Hook(r.name))
 }

@@ -2,6 +2,9 @@ package hook
 
 import (
 	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,7 +64,9 @@ func TestRequestIsReadAsItWasMeant(t *testing.T) {
 	})
 }
 
-func notBlank(s string) bool { return json.Valid([]byte(s)) && s != "null" || len(s) > 0 && s[0] > ' ' && s != "null" }
+func notBlank(s string) bool {
+	return json.Valid([]byte(s)) && s != "null" || len(s) > 0 && s[0] > ' ' && s != "null"
+}
 
 // What a hook decided is what the dispatcher reads.
 //
@@ -161,4 +166,41 @@ func FuzzAnswer(f *testing.F) {
 			t.Errorf("%q: depth %d", data, a.call.Depth)
 		}
 	})
+}
+
+// docs/protocol.md, section 9, shows what is written and read.
+func TestProtocolPage(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ := strings.Cut(string(text), "\n## 9. Hooks\n")
+	page, _, _ = strings.Cut(page, "\n## ")
+	blocks := regexp.MustCompile("(?s)```json\n(.*?)\n```").FindAllStringSubmatch(page, -1)
+	if len(blocks) != 3 {
+		t.Fatalf("%d blocks of JSON", len(blocks))
+	}
+	c := &Call{
+		ID: "call-1", Tool: "run_command", Caller: "me", SessionID: "s1", Workspace: "docs", Depth: 1, Identity: "local",
+		Annotations: frames.Annotations{Destructive: true},
+		Arguments:   json.RawMessage(`{"command":"rm -rf build"}`), Raw: json.RawMessage(`{"command": "rm -rf build"}`),
+	}
+	data, err := frames.Encode(frames.JSON, request("policy", PhaseBefore, c, nil)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(blocks[0][1], string(data)); diff != "" {
+		t.Error(diff)
+	}
+	for i, want := range []Action{ActionDeny, ActionMutate} {
+		m, err := frames.Decode([]byte(blocks[i+1][1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := decisionFrom(m.Frames[:1])
+		if err != nil || d.Action() != want || m.Frames[1].Type != frames.TypeEnd {
+			t.Errorf("%s: %s %v", blocks[i+1][1], d.Action(), err)
+		}
+	}
 }
