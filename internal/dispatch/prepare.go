@@ -27,6 +27,9 @@ func (d *Dispatcher) Prepare(ctx context.Context, c Call) (*Prepared, error) {
 }
 
 func (d *Dispatcher) prepare(ctx context.Context, p *Prepared) error {
+	if p.Depth < 0 || p.Depth > MaxDepth {
+		return tooDeep(p.Depth)
+	}
 	t, err := d.Lookup(ctx, p.Tool)
 	if err != nil {
 		return err
@@ -53,6 +56,10 @@ func (d *Dispatcher) fit(t *registry.Tool, args json.RawMessage) error {
 		return frames.TooLarge("arguments of tool "+t.Name, int64(n), int64(most))
 	}
 	return d.checkArguments(t, args)
+}
+
+func tooDeep(depth int) *frames.Error {
+	return frames.NewError(frames.CodeLimit, "calls are nested %d deep, the limit is %d", depth, MaxDepth).WithReason("depth")
 }
 
 // Lookup gives a tool that has a live instance, else NOT_FOUND or UNAVAILABLE.

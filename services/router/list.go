@@ -19,7 +19,7 @@ func (r *router) list(ctx context.Context, q *bus.Request) {
 	case f == nil:
 		r.sent(q.Fail(frames.UnknownType(q.Frames[0].Type)), q)
 	case f.Name == "":
-		r.describeAll(q)
+		r.describeAll(ctx, q)
 	case r.d.Ready(f.Name):
 		r.describeOne(ctx, q, f.Name)
 	default:
@@ -36,7 +36,8 @@ func (r *router) describeOne(ctx context.Context, q *bus.Request, name string) {
 	r.sent(q.End(frames.EndCompleted, r.description(t)), q)
 }
 
-func (r *router) describeAll(q *bus.Request) {
+func (r *router) describeAll(ctx context.Context, q *bus.Request) {
+	r.d.Registry().Settle(ctx)
 	var chunk []frames.Frame
 	size := 0
 	for _, t := range append(r.d.Registry().Tools(), r.d.Registry().Refused()...) {
