@@ -84,7 +84,7 @@ func (a *attempt) keep(f *frames.Frame) {
 	if err != nil {
 		res = failed(err)
 	}
-	res.Metadata = nil // what hooks did is not the tool's to say
+	unhook(res)
 	a.lane.mu.Lock()
 	defer a.lane.mu.Unlock()
 	if a.result == nil {

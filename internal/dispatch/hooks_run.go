@@ -148,6 +148,14 @@ func adopted(made, old *frames.ToolResult, key string, value any) *frames.ToolRe
 	return &res
 }
 
+// unhook takes out of a tool's result what only hooks may say.
+func unhook(res *frames.ToolResult) {
+	res.Metadata = nil
+	if res.Err != nil && res.Err.Hook != "" {
+		res.Err = res.Err.With(func(e *frames.Error) { e.Hook = "" })
+	}
+}
+
 // answered begins a call that hooks see, and ends one that they have answered.
 func (r *running) answered() bool {
 	if r.hooked == nil {

@@ -242,6 +242,21 @@ func TestHardStopEndsHooks(t *testing.T) {
 	})
 }
 
+// A tool cannot say that a hook did what it did itself.
+func TestToolSpeaksForNoHook(t *testing.T) {
+	inBubble(t, with(), func(t *testing.T, w *world) {
+		w.serve("i", copier, func(q *bus.Request) {
+			err := frames.NewError(frames.CodeExecution, "oh").With(func(e *frames.Error) { e.Hook = "policy" })
+			_ = q.End(frames.EndError, frames.FailedResult(err, frames.WithMeta("skippedBy", "cache")))
+		})
+		res := w.d.Do(t.Context(), numbered(7))
+		wantCode(t, res, frames.CodeExecution)
+		if res.Err.Hook != "" || res.Metadata != nil {
+			t.Errorf("got %+v, metadata %v", res.Err, res.Metadata)
+		}
+	})
+}
+
 func TestConfigNamesTheHook(t *testing.T) {
 	h := gate("a", nil)
 	for name, cfg := range map[string]dispatch.Config{
