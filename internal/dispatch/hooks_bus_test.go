@@ -81,7 +81,7 @@ func TestPolicyServiceInGo(t *testing.T) {
 		}
 		return hook.Decision{}, nil
 	}}
-	inBubble(t, with(hook.Remote("policy", hook.PhaseBefore)), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(hook.Remote("policy", hook.PhaseBefore)), func(t *testing.T, w *world) {
 		decl := copier
 		decl.Annotations.Destructive = true
 		w.serve("i", decl, back)
@@ -132,7 +132,7 @@ func TestPolicyServiceBehindTheTool(t *testing.T) {
 		},
 	}
 	decl := frames.Declaration{Name: "echo", Schema: copier.Schema}
-	inBubble(t, with(everyPhase("policy")), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(everyPhase("policy")), func(t *testing.T, w *world) {
 		w.serve("i", decl, back)
 		w.serveHook(policy)
 		if res := w.d.Do(t.Context(), numbered(7)); res.Err != nil || numberOf(t, res.Result) != 80 {
@@ -160,7 +160,7 @@ func TestPolicyServiceBehindTheTool(t *testing.T) {
 
 // What docs/protocol.md, section 9, says a policy service reads and writes.
 func TestForeignPolicyService(t *testing.T) {
-	inBubble(t, with(everyPhase("policy")), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(everyPhase("policy")), func(t *testing.T, w *world) {
 		w.serve("i", copier, back)
 		var asked []string
 		w.foreign("policy", func(m *nats.Msg) string {
@@ -219,7 +219,7 @@ func TestGateOnTheBusFailsClosed(t *testing.T) {
 		"bad result":    {`{"type":"TOOL_RESULT","content":{"result":{"m":1}}}{"type":"END"}`, "cannot be"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, with(hook.Remote("policy", hook.PhaseBefore)), func(t *testing.T, w *world) {
+			inBubble(t, hookedBy(hook.Remote("policy", hook.PhaseBefore)), func(t *testing.T, w *world) {
 				f := w.serve("i", copier, back)
 				if c.answer != "-" {
 					w.foreign("policy", func(*nats.Msg) string { return c.answer })
@@ -247,7 +247,7 @@ func TestHookOnTheBusBehindTheToolChangesNothingByFailing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			remote := hook.Remote("policy", hook.PhaseAfter, hook.PhaseObserve)
-			inBubble(t, with(remote), func(t *testing.T, w *world) {
+			inBubble(t, hookedBy(remote), func(t *testing.T, w *world) {
 				f := w.serve("i", copier, back)
 				if answer != "-" {
 					w.foreign("policy", func(*nats.Msg) string { return answer })
@@ -267,7 +267,7 @@ func TestHookOnTheBusBehindTheToolChangesNothingByFailing(t *testing.T) {
 
 // Several processes that serve a hook share the requests.
 func TestPolicyServicesShareRequests(t *testing.T) {
-	inBubble(t, with(hook.Remote("policy", hook.PhaseBefore)), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(hook.Remote("policy", hook.PhaseBefore)), func(t *testing.T, w *world) {
 		w.serve("i", copier, back)
 		n := make(chan struct{}, 100)
 		for range 2 {
@@ -287,7 +287,7 @@ func TestPolicyServicesShareRequests(t *testing.T) {
 
 // A service that is no gate denies where it is asked as one, and keeps the rest.
 func TestPolicyServiceWithoutTheFunction(t *testing.T) {
-	inBubble(t, with(everyPhase("policy")), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(everyPhase("policy")), func(t *testing.T, w *world) {
 		w.serve("i", copier, back)
 		w.serveHook(hook.Hook{Name: "policy", Observe: (&told{}).observe})
 		res := w.d.Do(t.Context(), numbered(7))
@@ -301,7 +301,7 @@ func TestPolicyServiceWithoutTheFunction(t *testing.T) {
 // The reply of a hook's request lies in the dispatcher's inbox; a policy service
 // answers nowhere else.
 func TestHookAnswersInboxesOnly(t *testing.T) {
-	inBubble(t, with(hook.Remote("policy", hook.PhaseBefore)), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(hook.Remote("policy", hook.PhaseBefore)), func(t *testing.T, w *world) {
 		asked := 0
 		w.serveHook(gate("policy", func(*hook.Call) hook.Decision { asked++; return hook.Proceed() }))
 		f := frames.Call("echo", nil)
@@ -336,7 +336,7 @@ func TestHookAnswersInboxesOnly(t *testing.T) {
 }
 
 func TestServeNeedsTheRole(t *testing.T) {
-	inBubble(t, with(), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(), func(t *testing.T, w *world) {
 		quiet := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
 		err := hook.Serve(t.Context(), w.connect("local", quiet), gate("policy", nil))
 		if frames.CodeOf(err) != frames.CodeDenied || !strings.Contains(err.Error(), "role hook") {
@@ -353,7 +353,7 @@ func TestHooksOfOthersCostNothing(t *testing.T) {
 	deny := gate("policy", func(*hook.Call) hook.Decision { return hook.Deny("no") })
 	deny.Tools = []string{"other"}
 	count := func(hooks ...hook.Hook) (n float64) {
-		inBubble(t, with(hooks...), func(t *testing.T, w *world) {
+		inBubble(t, hookedBy(hooks...), func(t *testing.T, w *world) {
 			w.serve("i", copier, back)
 			c := numbered(7)
 			n = testing.AllocsPerRun(200, func() {

@@ -35,8 +35,8 @@ func numbered(n int) dispatch.Call {
 	return c
 }
 
-// with gives a dispatcher's configuration whose log the test can do without.
-func with(hooks ...hook.Hook) dispatch.Config {
+// hookedBy gives a dispatcher's configuration whose log the test can do without.
+func hookedBy(hooks ...hook.Hook) dispatch.Config {
 	return dispatch.Config{Hooks: hooks, Log: slog.New(slog.DiscardHandler)}
 }
 
@@ -89,7 +89,7 @@ func TestGatesRunInOrderAndSeeWhatWillRun(t *testing.T) {
 			return hook.Mutate(map[string]int{"n": 10*in.N + n})
 		})
 	}
-	inBubble(t, with(add("a", 1), add("b", 2)), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(add("a", 1), add("b", 2)), func(t *testing.T, w *world) {
 		w.serve("i", copier, back)
 		res := w.d.Do(t.Context(), numbered(7))
 		if res.Err != nil || numberOf(t, res.Result) != 712 {
@@ -123,7 +123,7 @@ func TestChangedArgumentsAreValidatedAgain(t *testing.T) {
 				t.Error("the next gate ran")
 				return hook.Proceed()
 			})
-			inBubble(t, with(gate("first", func(*hook.Call) hook.Decision { return hook.Mutate(args) }), second), func(t *testing.T, w *world) {
+			inBubble(t, hookedBy(gate("first", func(*hook.Call) hook.Decision { return hook.Mutate(args) }), second), func(t *testing.T, w *world) {
 				f := w.serve("i", copier, back)
 				res := w.d.Do(t.Context(), numbered(7))
 				wantCode(t, res, frames.CodeDenied)
@@ -143,7 +143,7 @@ func TestChangedArgumentsAreValidatedAgain(t *testing.T) {
 
 // contract: S16, W31, B32
 func TestGateDenies(t *testing.T) {
-	inBubble(t, with(gate("policy", func(*hook.Call) hook.Decision { return hook.Deny("not on a Sunday") })), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(gate("policy", func(*hook.Call) hook.Decision { return hook.Deny("not on a Sunday") })), func(t *testing.T, w *world) {
 		f := w.serve("i", copier, back)
 		res := w.d.Do(t.Context(), numbered(7))
 		wantCode(t, res, frames.CodeDenied)
@@ -185,7 +185,7 @@ func TestFailingGateFailsClosed(t *testing.T) {
 		"no form":  {func(context.Context, *hook.Call) (hook.Decision, error) { return hook.Skip(func() {}), nil }, "cannot be"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, with(hook.Hook{Name: "policy", Timeout: 2 * time.Second, Before: c.before}), func(t *testing.T, w *world) {
+			inBubble(t, hookedBy(hook.Hook{Name: "policy", Timeout: 2 * time.Second, Before: c.before}), func(t *testing.T, w *world) {
 				f := w.serve("i", copier, back)
 				start := time.Now()
 				res := w.d.Do(t.Context(), numbered(7))
@@ -221,7 +221,7 @@ func TestGateSkipsTheTool(t *testing.T) {
 	cache.Before = func(_ context.Context, c *hook.Call) (hook.Decision, error) {
 		return hook.Skip(&frames.ToolResult{Result: json.RawMessage(`{"n":1}`), Attempts: 3, Instance: "x", Duration: time.Hour}), nil
 	}
-	inBubble(t, with(note("outer"), cache, note("inner")), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(note("outer"), cache, note("inner")), func(t *testing.T, w *world) {
 		f := w.serve("i", copier, back)
 		res := w.d.Do(t.Context(), numbered(7))
 		if res.Err != nil || numberOf(t, res.Result) != 1 || res.Attempts != 0 || res.Instance != "" || res.Duration != 0 {
@@ -249,7 +249,7 @@ func TestAfterHooksRunInReverseOrder(t *testing.T) {
 			return hook.Replace(map[string]int{"n": 10*numberOf(t, res.Result) + n})
 		})
 	}
-	inBubble(t, with(add("a", 1), add("b", 2)), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(add("a", 1), add("b", 2)), func(t *testing.T, w *world) {
 		f := w.serve("i", copier, back)
 		res := w.d.Do(t.Context(), numbered(7))
 		if res.Err != nil || numberOf(t, res.Result) != 721 || res.Attempts != 1 || res.Instance != "i" {
@@ -279,7 +279,7 @@ func TestFailingAfterHookKeepsTheResult(t *testing.T) {
 			}}
 			other := 0
 			first := after("first", func(*hook.Call, *frames.ToolResult) hook.Outcome { other++; return hook.Keep() })
-			inBubble(t, with(first, bad), func(t *testing.T, w *world) {
+			inBubble(t, hookedBy(first, bad), func(t *testing.T, w *world) {
 				f := w.serve("i", copier, back)
 				res := w.d.Do(t.Context(), numbered(7))
 				if res.Err != nil || numberOf(t, res.Result) != 7 || len(res.Metadata) != 0 {
@@ -298,7 +298,7 @@ func TestAfterHookMayKeepAResultBack(t *testing.T) {
 		return hook.Replace(&frames.ToolResult{Err: frames.Denied("echo", "its result holds a key")})
 	})
 	mend := onError("mend", func(*hook.Call, *frames.ToolResult) hook.Outcome { return hook.Replace(map[string]int{"n": 0}) })
-	inBubble(t, with(mend, deny), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(mend, deny), func(t *testing.T, w *world) {
 		w.serve("i", copier, back)
 		res := w.d.Do(t.Context(), numbered(7))
 		wantCode(t, res, frames.CodeDenied)
@@ -352,7 +352,7 @@ func TestErrorHooksSeeEveryFailure(t *testing.T) {
 				t.Error("a second hook recovered it")
 				return hook.Keep()
 			})
-			inBubble(t, with(c.gate, watch, mend, never), func(t *testing.T, w *world) {
+			inBubble(t, hookedBy(c.gate, watch, mend, never), func(t *testing.T, w *world) {
 				w.serve("i", c.decl, c.tool)
 				q := call("1")
 				q.Arguments = json.RawMessage(c.args)
@@ -380,7 +380,7 @@ func TestRecoveredResultIsChecked(t *testing.T) {
 	}
 	for name, bad := range tries {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, with(bad), func(t *testing.T, w *world) {
+			inBubble(t, hookedBy(bad), func(t *testing.T, w *world) {
 				f := w.serve("i", copier, func(q *bus.Request) {
 					_ = q.End(frames.EndCompleted, frames.FailedResult(frames.NewError(frames.CodeExecution, "oh")))
 				})
@@ -399,7 +399,7 @@ func TestRecoveredResultPassesAfterHooks(t *testing.T) {
 	double := after("double", func(_ *hook.Call, res *frames.ToolResult) hook.Outcome {
 		return hook.Replace(map[string]int{"n": 2 * numberOf(t, res.Result)})
 	})
-	inBubble(t, with(double, mend), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(double, mend), func(t *testing.T, w *world) {
 		for id, tool := range map[string]string{"1": "echo", "2": "nosuch"} { // it fails while it runs, and before
 			if tool == "echo" {
 				w.serve("i", copier, func(q *bus.Request) { _ = q.End(frames.EndCompleted) })

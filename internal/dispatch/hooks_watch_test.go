@@ -53,7 +53,7 @@ func TestObserversAreToldAndChangeNothing(t *testing.T) {
 		panic("oh")
 	}}
 	slow := hook.Hook{Name: "slow", Observe: func(ctx context.Context, _ *hook.Call, _ *frames.ToolResult) error { <-ctx.Done(); return ctx.Err() }}
-	inBubble(t, with(bad, slow, hook.Hook{Name: "good", Observe: o.observe}), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(bad, slow, hook.Hook{Name: "good", Observe: o.observe}), func(t *testing.T, w *world) {
 		f := w.serve("i", copier, back)
 		start := time.Now()
 		if res := w.d.Do(t.Context(), numbered(7)); res.Err != nil || numberOf(t, res.Result) != 7 {
@@ -75,7 +75,7 @@ func TestObserversAreToldAndChangeNothing(t *testing.T) {
 }
 
 func TestObserverThatFallsBehindMissesEvents(t *testing.T) {
-	inBubble(t, with(hook.Hook{Name: "slow", Timeout: time.Minute, Observe: func(ctx context.Context, _ *hook.Call, _ *frames.ToolResult) error {
+	inBubble(t, hookedBy(hook.Hook{Name: "slow", Timeout: time.Minute, Observe: func(ctx context.Context, _ *hook.Call, _ *frames.ToolResult) error {
 		<-ctx.Done()
 		return nil
 	}}), func(t *testing.T, w *world) {
@@ -95,7 +95,7 @@ func TestObserverThatFallsBehindMissesEvents(t *testing.T) {
 
 // Calls whose gates decide are bounded as those that run are, and found by their id.
 func TestCallsBeforeTheirStartAreBounded(t *testing.T) {
-	cfg := with(hook.Hook{Name: "slow", Before: func(ctx context.Context, _ *hook.Call) (hook.Decision, error) {
+	cfg := hookedBy(hook.Hook{Name: "slow", Before: func(ctx context.Context, _ *hook.Call) (hook.Decision, error) {
 		select {
 		case <-time.After(time.Second): // virtual time
 		case <-ctx.Done():
@@ -140,7 +140,7 @@ func TestConfirmationComesAfterTheGates(t *testing.T) {
 		}
 		return hook.Proceed()
 	})
-	inBubble(t, with(policy), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(policy), func(t *testing.T, w *world) {
 		w.serve("i", decl, back)
 		res := w.d.Do(t.Context(), numbered(7))
 		wantCode(t, res, frames.CodeDenied)
@@ -157,7 +157,7 @@ func TestConfirmationComesAfterTheGates(t *testing.T) {
 func TestHookOfOtherTools(t *testing.T) {
 	deny := gate("policy", func(*hook.Call) hook.Decision { return hook.Deny("no") })
 	deny.Tools = []string{"run_*", "write?file"}
-	inBubble(t, with(deny), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(deny), func(t *testing.T, w *world) {
 		w.serve("i", copier, back)
 		if res := w.d.Do(t.Context(), numbered(7)); res.Err != nil {
 			t.Error(res.Err)
@@ -193,7 +193,7 @@ func TestCancelEndsAHook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.h.Name, c.h.Timeout = "slow", time.Minute
-			inBubble(t, with(c.h), func(t *testing.T, w *world) {
+			inBubble(t, hookedBy(c.h), func(t *testing.T, w *world) {
 				f := w.serve("i", copier, c.tool)
 				start := time.Now()
 				out := make(chan *frames.ToolResult, 1)
@@ -227,7 +227,7 @@ func TestHardStopEndsHooks(t *testing.T) {
 		<-ctx.Done()
 		return hook.Keep(), nil
 	}}
-	inBubble(t, with(slow), func(t *testing.T, w *world) {
+	inBubble(t, hookedBy(slow), func(t *testing.T, w *world) {
 		w.serve("i", copier, back)
 		out := make(chan *frames.ToolResult, 1)
 		go func() { out <- w.d.Do(t.Context(), numbered(7)) }()
@@ -242,13 +242,28 @@ func TestHardStopEndsHooks(t *testing.T) {
 	})
 }
 
+// A tool cannot say that a hook did what it did itself.
+func TestToolSpeaksForNoHook(t *testing.T) {
+	inBubble(t, hookedBy(), func(t *testing.T, w *world) {
+		w.serve("i", copier, func(q *bus.Request) {
+			err := frames.NewError(frames.CodeExecution, "oh").With(func(e *frames.Error) { e.Hook = "policy" })
+			_ = q.End(frames.EndError, frames.FailedResult(err, frames.WithMeta("skippedBy", "cache")))
+		})
+		res := w.d.Do(t.Context(), numbered(7))
+		wantCode(t, res, frames.CodeExecution)
+		if res.Err.Hook != "" || res.Metadata != nil {
+			t.Errorf("got %+v, metadata %v", res.Err, res.Metadata)
+		}
+	})
+}
+
 func TestConfigNamesTheHook(t *testing.T) {
 	h := gate("a", nil)
 	for name, cfg := range map[string]dispatch.Config{
-		"twice": with(h, h), "no name": with(hook.Hook{Before: h.Before}), "no function": with(hook.Hook{Name: "a"}),
-		"pattern": with(hook.Hook{Name: "a", Before: h.Before, Tools: []string{"a.b"}}),
-		"timeout": with(hook.Hook{Name: "a", Before: h.Before, Timeout: time.Hour}),
-		"phase":   with(hook.Remote("a", "during")), "no phase": with(hook.Remote("a")),
+		"twice": hookedBy(h, h), "no name": hookedBy(hook.Hook{Before: h.Before}), "no function": hookedBy(hook.Hook{Name: "a"}),
+		"pattern": hookedBy(hook.Hook{Name: "a", Before: h.Before, Tools: []string{"a.b"}}),
+		"timeout": hookedBy(hook.Hook{Name: "a", Before: h.Before, Timeout: time.Hour}),
+		"phase":   hookedBy(hook.Remote("a", "during")), "no phase": hookedBy(hook.Remote("a")),
 	} {
 		if err := cfg.Validate(); frames.CodeOf(err) != frames.CodeValidationInput {
 			t.Errorf("%s: %v", name, err)
