@@ -81,6 +81,7 @@ func (r *router) start(ctx context.Context, q *bus.Request, c dispatch.Call) {
 	r.mu.Lock()
 	r.open[o] = struct{}{} // hooks may take their time
 	r.mu.Unlock()
+	c.Arguments = r.ownArguments(ctx, q, &c)
 	p, err := r.d.Prepare(ctx, c)
 	if err != nil {
 		o.finish(&frames.ToolResult{Err: frames.AsError(err)})
