@@ -415,3 +415,29 @@ func TestRecoveredResultPassesAfterHooks(t *testing.T) {
 		}
 	})
 }
+
+// Error hooks see a failure after the last attempt, once.
+//
+// contract: S17, W30
+func TestErrorHookComesAfterTheLastAttempt(t *testing.T) {
+	var seen []string
+	watch := onError("watch", func(_ *hook.Call, res *frames.ToolResult) hook.Outcome {
+		seen = append(seen, fmt.Sprintf("%s %d", res.Err.Code, res.Attempts))
+		return hook.Replace(map[string]int{"n": 1})
+	})
+	retried := copier
+	retried.Retries, retried.Replay = 2, frames.ReplaySafe
+	inBubble(t, hookedBy(watch), func(t *testing.T, w *world) {
+		f := w.serve("i", retried, func(q *bus.Request) {
+			err := frames.NewError(frames.CodeExecution, "oh").With(func(e *frames.Error) { e.Retryable = true })
+			_ = q.End(frames.EndError, frames.FailedResult(err))
+		})
+		res := w.d.Do(t.Context(), numbered(7))
+		if res.Err != nil || res.Attempts != 3 || f.served() != 3 {
+			t.Errorf("got %s %v after %d attempts, the tool ran %d times", res.Result, res.Err, res.Attempts, f.served())
+		}
+		if want := []string{"EXECUTION 3"}; !slices.Equal(seen, want) {
+			t.Errorf("seen %q, want %q", seen, want)
+		}
+	})
+}
