@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"encoding/json"
 	"slices"
 
 	"github.com/weavebus/weavebus/internal/argstream"
@@ -32,6 +33,22 @@ func (d *Dispatcher) readArguments(t *registry.Tool, c *Call) error {
 	}
 	c.Arguments = s.WithDefaults(c.Arguments)
 	return nil
+}
+
+// fit holds arguments that a hook gave to the limits and to the schema, and gives
+// them with its defaults. Nothing is repaired: a program wrote them.
+func (d *Dispatcher) fit(t *registry.Tool, args json.RawMessage) (json.RawMessage, error) {
+	if err := d.small(t.Name, args); err != nil {
+		return nil, err
+	}
+	s, err := d.argumentsOf(t)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Validate(args); err != nil {
+		return nil, err
+	}
+	return s.WithDefaults(args), nil
 }
 
 // argumentsOf gives the schema of a tool's arguments. A tool whose schemas do not

@@ -51,6 +51,7 @@ type Prepared struct {
 	// Declaration is the tool's as it stood when the call was prepared.
 	Declaration *frames.Declaration
 	key         string
+	hooked      *hooked // nil where no hook sees the call
 }
 
 // running is a call from its start to its one result.
@@ -63,6 +64,8 @@ type running struct {
 	trace  nats.Header
 	opened time.Time
 	lock   string // what only one call of the lane may hold; "" is none
+
+	hooks stopper // of those behind the tool
 
 	// telling is held while OnFrame runs, so that nothing follows the result.
 	telling sync.Mutex

@@ -13,6 +13,7 @@ import (
 // its tool says its last word or after a grace. The first cause counts.
 func (r *running) cancel(cause error) {
 	err := r.why(cause)
+	r.hooks.stop(err)
 	l := r.lane
 	l.mu.Lock()
 	if r.state == finished || r.stopped != nil {
@@ -195,6 +196,14 @@ func (r *running) deliver(res *frames.ToolResult) {
 			res.Err = started(res.Err)
 		}
 	}
+	if r.hooked != nil {
+		go r.afterwards(res) // takes time that the connection's other answers do not have
+		return
+	}
+	r.conclude(res)
+}
+
+func (r *running) conclude(res *frames.ToolResult) {
 	r.telling.Lock()
 	r.told = true
 	r.telling.Unlock()

@@ -157,7 +157,10 @@ func (r *Runner) drained() bool {
 // returns the error at once: what runs is then left to itself, nothing is kept or
 // shown any more.
 func (r *Runner) Run(ctx context.Context) (End, error) {
-	r.prepare = func(c Call) (*Ticket, error) { return r.cfg.Tools.Prepare(ctx, c) }
+	preparing, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer whenClosed(r.stopping, func() { cancel(frames.NewError(frames.CodeCancelled, "the run is stopped")) })()
+	r.prepare = func(c Call) (*Ticket, error) { return r.cfg.Tools.Prepare(preparing, c) }
 	quiet := r.tick()
 	defer quiet()
 	defer r.limitDuration()()

@@ -21,9 +21,9 @@ type access struct {
 }
 
 const (
-	everyone    = "router loop harness llm dispatcher admin observer me local workspace alice other"
-	services    = "router loop harness llm dispatcher local workspace other"
-	answering   = "router loop harness llm local workspace other"
+	everyone    = "router loop harness llm dispatcher admin observer me local workspace hook alice other"
+	services    = "router loop harness llm dispatcher local workspace hook other"
+	answering   = "router loop harness llm local workspace hook other"
 	dispatchers = "router loop dispatcher"
 )
 
@@ -119,6 +119,8 @@ var subscribing = []access{
 	{"wb.in.me.s1", ""},
 	{"wb.approve.* harness", "harness"},
 	{"wb.ses.* harness", "harness"},
+	{"wb.hook.policy hook", "hook"},
+	{"wb.hook.policy", ""},
 	{"wb.llm.openai llm", "llm"},
 	{"wb.llm.openai", ""},
 	{"wb.out.>", "observer"},

@@ -103,15 +103,15 @@ func (r *router) refuse(q *bus.Request, c dispatch.Call, err error) {
 func (r *router) start(ctx context.Context, q *bus.Request, c dispatch.Call) {
 	o := r.newOpen(q, c)
 	c.OnFrame = o.relay
+	r.mu.Lock()
+	r.open[o] = struct{}{} // hooks may take their time
+	r.mu.Unlock()
 	p, err := r.d.Prepare(ctx, c)
 	if err != nil {
-		r.refuse(q, c, err)
+		o.finish(&frames.ToolResult{Err: frames.AsError(err)})
 		return
 	}
 	o.repairs = p.Repairs
-	r.mu.Lock()
-	r.open[o] = struct{}{}
-	r.mu.Unlock()
 	r.d.Start(ctx, p, o.finish)
 }
 

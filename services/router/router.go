@@ -17,6 +17,7 @@ import (
 	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
+	"github.com/weavebus/weavebus/pkg/hook"
 )
 
 // callWorkers is how many calls are read and checked at once; calls that run
@@ -32,6 +33,9 @@ type Config struct {
 	// StreamLimit is how long the arguments of one call may come in pieces.
 	// Default: 10 minutes.
 	StreamLimit time.Duration
+	// Hooks decide on tool calls and look at them, in this order; the loop's should
+	// be the same. Default: none.
+	Hooks []hook.Hook
 }
 
 func (c Config) identity() string { return cmp.Or(c.Identity, "router") }
@@ -42,6 +46,9 @@ func (c Config) validate() error {
 	}
 	if c.StreamLimit < 0 {
 		return frames.NewError(frames.CodeValidationInput, "router: StreamLimit: %v, want 0 for the default or more", c.StreamLimit)
+	}
+	if err := hook.Check(c.Hooks); err != nil {
+		return frames.AsError(err).With(func(e *frames.Error) { e.Message = "router: Hooks: " + e.Message })
 	}
 	if err := c.Dispatch.Validate(); err != nil {
 		return frames.AsError(err).With(func(e *frames.Error) { e.Message = "router: Dispatch." + e.Message })
@@ -61,7 +68,7 @@ func New(cfg Config) app.Service {
 			return err
 		}
 		defer conn.Close()
-		cfg.Dispatch.Log = env.Log
+		cfg.Dispatch.Log, cfg.Dispatch.Hooks = env.Log, cfg.Hooks
 		d, err := dispatch.Follow(ctx, env.Work, conn, cfg.Dispatch)
 		if err != nil {
 			return err
