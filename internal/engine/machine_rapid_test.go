@@ -148,7 +148,7 @@ func (p *play) checkMessages(messages []provider.Message) {
 func (p *play) happenAsking() {
 	switch rapid.IntRange(0, 19).Draw(p.t, "asking") {
 	case 0:
-		p.commit(p.m.Failed(frames.NewError(frames.CodeUnavailable, "gone")))
+		p.commit(p.m.Failed(frames.NewError(frames.CodeUnavailable, "gone"), provider.Usage{}))
 	case 1:
 		p.stop()
 	default:

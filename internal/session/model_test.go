@@ -128,7 +128,7 @@ func (m *machine) interrupt(t *rapid.T) {
 
 func (m *machine) release(t *rapid.T) {
 	o := m.owner()
-	m.attempt(t, func(s *session.State) ([]session.Change, error) { return s.Release(o, 1) })
+	m.attempt(t, func(s *session.State) ([]session.Change, error) { return s.Release(o, 1, nil) })
 }
 
 // zombie lets an owner that lost the session try each of its moves.

@@ -75,7 +75,7 @@ func TestSession(t *testing.T) {
 		}
 		l.take(s1)
 		l.answer(s1, "hi")
-		l.update(s1, func(s *session.State) ([]session.Change, error) { return s.Release(l.owner, 1) })
+		l.update(s1, func(s *session.State) ([]session.Change, error) { return s.Release(l.owner, 1, nil) })
 		if err := job.DoubleAck(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -272,8 +273,8 @@ func TestLimitsOfATurn(t *testing.T) {
 					runs = r.counted(s, frames.Declaration{Name: "f"}, after(time.Second))
 				})
 				r.loop(loop.Config{})
-				r.play = func(context.Context, int, *provider.Request) ([]provider.Event, error) {
-					return answer("", "f {}"), nil
+				r.play = func(_ context.Context, n int, _ *provider.Request) ([]provider.Event, error) {
+					return answer("", fmt.Sprintf(`f {"n":%d}`, n)), nil
 				}
 				h := r.session("s1", test.pairs...)
 				h.say("go")
