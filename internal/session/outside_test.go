@@ -67,6 +67,6 @@ func TestOutsideEndAndCancel(t *testing.T) {
 	l := outside(t, frames.Param("toolExecution", "client"))
 	l.input(frames.Text("go"))
 	l.input(response("", map[string]any{"tool": "echo"}))
-	same(t, l.input(frames.End("")), "state waiting 1")
+	same(t, l.input(frames.End("")), "meta")
 	same(t, l.input(frames.NewFrame(frames.TypeCancel, nil)), "result uid-3-0 CANCELLED", "state cancelled 1", "END cancelled")
 }

@@ -11,13 +11,9 @@ import (
 	"github.com/weavebus/weavebus/pkg/provider"
 )
 
-const (
-	// ownWait is how long a client may take to say that it has a call.
-	ownWait = 3 * time.Second
-	// ownTries is how often a call that may run again is offered; one that may not
-	// is offered once, and waited for as long.
-	ownTries = 3
-)
+// ownWait is how long it is heard whether a client listens. A client that does
+// answers on the session, not here.
+const ownWait = 250 * time.Millisecond
 
 // sessionTools are the mesh's tools and those that clients serve for the session,
 // which come first: of two with one name a client's own is called.
@@ -124,8 +120,9 @@ func (t *sessionTools) startOwn(d *frames.Declaration, args json.RawMessage, sec
 	}
 }
 
-// run offers the call to the client and says what came of that; then it waits for
-// the time-out or a cancel. A result comes by another way: the session's record.
+// run offers the call and says what came of that; then it waits for the time-out or
+// a cancel. A call that an earlier loop may have offered is offered again only where
+// it may run twice. Its result comes by another way: the session's record.
 func (o *ownCall) run(ctx context.Context) {
 	if o.d.ReplaySafe() || !o.second {
 		if res := o.offer(ctx); res != nil {
@@ -140,57 +137,43 @@ func (o *ownCall) run(ctx context.Context) {
 	}
 }
 
-// offer sends the call until a client says that it has it; a result says that none
-// has, or what the client has against it.
+// offer sends the call to the clients that listen. A result says that none does, or
+// that what was sent could not be read there: whoever has the call cannot answer
+// here, but on the session.
 func (o *ownCall) offer(ctx context.Context) *frames.ToolResult {
-	wait, tries := ownWait, ownTries
-	if !o.d.ReplaySafe() {
-		wait, tries = ownWait*ownTries, 1
+	listening, cancel := context.WithTimeout(ctx, ownWait)
+	defer cancel()
+	x, err := o.t.conn.Open(listening, o.t.conn.Own(o.t.call.Caller, o.d.Name), o.d.Encoding(), o.frame())
+	if err != nil {
+		return answerError(err)
 	}
-	for try := range tries {
-		res, err := o.send(ctx, try+1, wait)
-		switch code := frames.CodeOf(err); {
-		case err == nil:
-			return res
-		case ctx.Err() != nil:
-			return nil // the cause says what comes of it
-		case code == frames.CodeUnavailable && try == 0:
-			return answerError(frames.Unavailable(o.d.Name))
-		case code != frames.CodeTimeout && code != frames.CodeUnavailable:
-			return answerError(err)
-		}
+	defer x.Close()
+	answer, err := x.Next(listening)
+	switch {
+	case listening.Err() != nil:
+		return nil // heard nothing against it
+	case frames.CodeOf(err) == frames.CodeUnavailable:
+		return answerError(frames.Unavailable(o.d.Name).With(func(e *frames.Error) { e.Message += ": no client serves it now" }))
+	case err != nil:
+		return answerError(err)
 	}
-	return answerError(frames.Unavailable(o.d.Name).With(func(e *frames.Error) {
-		e.Message += ": no client of the session took the call"
-		e.Effect = frames.EffectUnknown
-	}))
+	res, err := answer.Result()
+	if err != nil || answer.Type != frames.TypeToolResult {
+		return nil
+	}
+	return res
 }
 
-// send makes one request of it. Any answer says that the client has the call; a
-// TOOL_RESULT that it does not run it any more.
-func (o *ownCall) send(ctx context.Context, attempt int, wait time.Duration) (*frames.ToolResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	call := o.t.call
+func (o *ownCall) frame() *frames.Frame {
+	call, attempt := o.t.call, 0
+	if o.second {
+		attempt = 1
+	}
 	f := frames.Call(o.d.Name, o.args, frames.WithCall(o.id, o.d.Name), frames.WithMeta("caller", call.Caller),
 		frames.WithMeta("sessionId", call.SessionID), frames.WithMeta("epoch", o.t.epoch),
 		frames.WithMeta("attempt", attempt), frames.WithMeta("timeoutMs", o.d.Timeout().Milliseconds()))
 	if call.Workspace != "" {
 		f.Metadata.Set("workspace", frames.Value(call.Workspace))
 	}
-	x, err := o.t.conn.Open(ctx, o.t.conn.Own(call.Caller, o.d.Name), o.d.Encoding(), &f)
-	if err != nil {
-		return nil, err
-	}
-	defer x.Close()
-	answer, err := x.Next(ctx)
-	switch {
-	case err != nil:
-		return nil, err
-	case answer.Type == frames.TypeToolResult:
-		return answer.Result()
-	case answer.Type == frames.TypeError:
-		return nil, answer.Err()
-	}
-	return nil, nil //nolint:nilnil // the client has it, and no result yet
+	return &f
 }

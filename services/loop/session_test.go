@@ -48,7 +48,7 @@ func TestTurnOfASession(t *testing.T) {
 		r.want(h.turn(), `
 			TEXT go
 			META thinking 1
-			META thinking 1
+			META applied
 			TEXT let me look
 			TOOL_CALL slow
 			TOOL_CALL fast
@@ -60,7 +60,7 @@ func TestTurnOfASession(t *testing.T) {
 			TEXT two things
 			META usage
 			META idle 1
-			META idle 1`) // the last is of the revision that gives the session up
+			META applied`) // the last is of the revision that gives the session up
 		r.want(briefs(h.live()), `
 			TEXT let
 			TEXT me
@@ -178,7 +178,7 @@ func TestCancelWhileTheModelSpeaks(t *testing.T) {
 		}
 		h := r.session("s1")
 		h.say("go")
-		h.await("META thinking 1", 2)
+		h.await("META applied", 1)
 		h.input(frames.NewFrame(frames.TypeCancel, nil))
 		h.await("META idle 1", 1)
 		h.settled()
@@ -233,7 +233,7 @@ func TestModelErrorEndsTheTurnNotTheSession(t *testing.T) {
 		h.say("one")
 		h.await("META idle 1", 1)
 		h.settled()
-		r.want(h.turn(), "TEXT one\nMETA thinking 1\nMETA thinking 1\nERROR DENIED\nMETA idle 1\nMETA idle 1")
+		r.want(h.turn(), "TEXT one\nMETA thinking 1\nMETA applied\nERROR DENIED\nMETA idle 1\nMETA applied")
 		h.say("two")
 		h.await("META idle 2", 1)
 		h.settled()
@@ -248,7 +248,7 @@ func TestModelThatIsNotThereEndsTheTurn(t *testing.T) {
 		h.say("go")
 		h.await("META idle 1", 1)
 		h.settled()
-		r.want(h.turn(), "TEXT go\nMETA thinking 1\nMETA thinking 1\nERROR NOT_FOUND\nMETA idle 1\nMETA idle 1")
+		r.want(h.turn(), "TEXT go\nMETA thinking 1\nMETA applied\nERROR NOT_FOUND\nMETA idle 1\nMETA applied")
 	})
 }
 
