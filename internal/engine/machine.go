@@ -292,9 +292,10 @@ func (m *Machine) Recorded(id string, r *frames.ToolResult) *Commit {
 	return c
 }
 
-// HandedOver notes that a call that runs is in the hands of somebody outside.
+// HandedOver notes that a call that runs is in the hands of somebody outside. A run
+// that stops waits for its result all the same.
 func (m *Machine) HandedOver(id string) {
-	if i := m.open(id); i >= 0 && m.round.calls[i].state == callRunning {
+	if i := m.open(id); i >= 0 && m.stop == nil && m.round.calls[i].state == callRunning {
 		m.round.calls[i].state = callOutside
 	}
 }
