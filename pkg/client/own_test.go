@@ -102,7 +102,7 @@ func TestOwnAndMeshToolsInOneRound(t *testing.T) {
 		meshSet := func(s *tool.Set) {
 			for _, name := range []string{"look", "ask"} {
 				w.must(tool.Add(s, name, func(ctx context.Context, _ struct{}) (string, error) {
-					_, err := after(time.Minute / 4)(ctx, nil)
+					_, err := after(time.Minute/4)(ctx, nil)
 					return "mesh", err
 				}))
 			}
