@@ -152,12 +152,12 @@ func (o *own) answer(ctx context.Context, f *frames.Frame, res *frames.ToolResul
 		case err == nil, ctx.Err() != nil, code != frames.CodeUnavailable && code != frames.CodeBusy:
 			return // what is lost times out
 		default:
-			pause(ctx, answerPause)
+			rest(ctx, answerPause)
 		}
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func rest(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
