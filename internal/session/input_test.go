@@ -173,7 +173,7 @@ func TestEndAndAfter(t *testing.T) {
 	}
 }
 
-// contract: G34, G37, B55
+// contract: G34, G37, B55, A30
 // case: WS-L03
 func TestEndIsHeld(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func (w *world) counting(name string, d time.Duration, opts ...tool.Option) *ato
 // A session whose model is outside has its calls run by the mesh, and its client's
 // own tools by the client.
 //
-// contract: G3, G59, G25, G30, G57
+// contract: G3, G59, G30, G57, A28
 func TestCallsOfAModelOutside(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.harness()
@@ -161,7 +161,7 @@ func TestTerminateOutside(t *testing.T) {
 // Results of calls that are not a client's to answer are refused, and change nothing;
 // of several results the first counts.
 //
-// contract: A28, G31, B45
+// contract: G31, B45
 // case: loop-07-unknown-result-id, loop-08-duplicate-result
 func TestForeignAndLateResults(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

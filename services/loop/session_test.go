@@ -327,6 +327,48 @@ func TestToolsOfASession(t *testing.T) {
 	})
 }
 
+// Tools, tool choice and system prompt stand on every request, whatever the order in
+// which a client sent them.
+//
+// contract: P68, P69, B16, A29
+func TestEveryRequestIsAsCompleteAsTheFirst(t *testing.T) {
+	earlier := []any{map[string]any{"role": "user", "content": "before"}, map[string]any{"role": "assistant", "content": "yes"}}
+	sets := map[string][]any{
+		"messages first": {"messages", earlier, "systemPrompt", "be kind", "toolChoice", "required", "temperature", 0.5},
+		"messages last":  {"temperature", 0.5, "toolChoice", "required", "systemPrompt", "be kind", "messages", earlier},
+	}
+	for name, pairs := range sets {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				r.tools(func(s *tool.Set) {
+					r.add(s, frames.Declaration{Name: "f", Schema: anything}, after(0))
+					r.add(s, frames.Declaration{Name: "g", Schema: anything}, after(0))
+				})
+				r.loop(loop.Config{})
+				r.play = script(answer("", `f {"n":1}`, `g {"n":1}`), answer("", `g {"n":2}`), answer("done"))
+				h := r.session("s1", pairs...)
+				h.say("go")
+				h.await("META idle 1", 1)
+				asked := r.asked()
+				if len(asked) != 3 {
+					t.Fatalf("%d requests", len(asked))
+				}
+				for i, req := range asked {
+					if len(req.Tools) != 2 || req.ToolChoice.Mode != provider.ChoiceRequired || string(req.Settings["temperature"]) != "0.5" {
+						t.Errorf("request %d: %d tools, choice %q, settings %s", i+1, len(req.Tools), req.ToolChoice.Mode, req.Settings)
+					}
+					if m := req.Messages; strings.Count(m[0].Text, "be kind") != 1 || m[1].Text != "before" || m[3].Text != "go" {
+						t.Errorf("request %d holds %+v", i+1, m)
+					}
+				}
+				if m := asked[1].Messages; len(m) != 7 || m[5].Text != `{"n":1}` || m[6].Text != `{"n":1}` {
+					t.Errorf("the follow-up holds %+v", m)
+				}
+			})
+		})
+	}
+}
+
 func TestParamThatNoLoopTakesEndsTheTurn(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.loop(loop.Config{})
