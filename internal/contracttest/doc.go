@@ -11,7 +11,8 @@
 // comment of the form "// case: WS-C06".
 //
 // The package's test fails when table and tests disagree. With -update it
-// writes the table's column of tests, and marks rows that have one as done:
+// writes the table's column of tests, and marks rows of the parts in work that
+// have one as done:
 //
 //	go test ./internal/contracttest -update
 package contracttest
