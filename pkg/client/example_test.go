@@ -13,7 +13,7 @@ import (
 )
 
 // A session whose model may ask the person in front of this program.
-func ExampleSession_ServeTools() {
+func ExampleSession_ServeTools() { //nolint:testableexamples // it wants a mesh and a person
 	ctx := context.Background()
 	conn, err := bus.Connect(ctx, bus.Dial{URL: "nats://127.0.0.1:4222", Identity: "me", SeedFile: "me.nk"})
 	if err != nil {
