@@ -270,8 +270,7 @@ func TestOwnToolsOfSeveralProcesses(t *testing.T) {
 // A loop that dies is taken over: a call that may run twice is offered again, under
 // its id, and one that may not is waited for; neither runs twice.
 //
-// contract: B41, E3, E4
-// case: WS-L12
+// contract: B41, E3
 func TestOwnToolsSurviveTheirLoop(t *testing.T) {
 	for name, opts := range map[string][]func(*frames.Declaration){"safe": {safe}, "unsafe": nil} {
 		t.Run(name, func(t *testing.T) {
