@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/internal/engine"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
@@ -81,7 +82,7 @@ func (t *sessionTools) Prepare(ctx context.Context, c engine.Call) (*engine.Tick
 	}
 	return &engine.Ticket{
 		Identity: t.call.Caller, Replay: d.Replay, Sequential: d.ExecutionMode == frames.Sequential,
-		Lock: lockOf(d, args), Outside: true, Start: t.startOwn(d, args, c.ID != ""),
+		Lock: dispatch.LockOf(d, args), Outside: true, Start: t.startOwn(d, args, c.ID != ""),
 	}, nil
 }
 
