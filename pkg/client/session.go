@@ -94,9 +94,7 @@ func (s *Session) Send(ctx context.Context, fs ...frames.Frame) (string, error) 
 // Frames ranges over what happens in the session, from its beginning: every
 // durable frame once and none missing, in order, and the live frames of the
 // newest epoch as they come. after is the last entry that is known already, 0 for
-// none. The range ends after END, or with an error when ctx ends. CONFLICT with the
-// reason gap says that what follows after is not kept, or that after is of another
-// session that had the id: read the state, and go on from its entry.
+// none. The range ends after END, or with an error when ctx ends.
 func (s *Session) Frames(ctx context.Context, after uint64) iter.Seq2[frames.Frame, error] {
 	return func(yield func(frames.Frame, error) bool) {
 		r := &reader{s: s, entry: after}
@@ -213,12 +211,6 @@ func (r *reader) catchUp(ctx context.Context) ([]frames.Frame, error) {
 			return out, nil
 		}
 	}
-}
-
-// gap is the error of a reader whose next entries are not kept any more.
-func (r *reader) gap(first uint64) error {
-	return frames.NewError(frames.CodeConflict, "session %s: entries from %d to %d are not kept any more: read it from its state on",
-		r.s.ID, r.entry+1, first-1).WithReason("gap")
 }
 
 // Watch ranges over the frames of all sessions of the caller, live and durable,
