@@ -112,6 +112,7 @@ type server struct {
 	// announced: all tools were announced, at this count of reconnects.
 	announced  bool
 	reconnects uint64
+	skips      int // what is skipped was told, as it was set so often
 }
 
 // start subscribes, and announces once the server knows of the subscriptions.
