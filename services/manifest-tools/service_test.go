@@ -223,9 +223,9 @@ func TestFolderIsFollowed(t *testing.T) {
 func TestRunningCallsFinish(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	gate := fifo(t)
+	gates := map[string]string{"old": fifo(t), "new": fifo(t)}
 	wait := func(answer string) string {
-		return declaration("wait", `"command":"/bin/sh","args":["-c","echo up >&2; read x < `+gate+`; echo `+answer+`"]`)
+		return declaration("wait", `"command":"/bin/sh","args":["-c","echo up >&2; read x < `+gates[answer]+`; echo `+answer+`"]`)
 	}
 	dir := folder(t, map[string]string{"wait.json": wait("old")})
 	in, err := r.tryServe(Config{Dirs: []string{dir}})
@@ -256,15 +256,13 @@ func TestRunningCallsFinish(t *testing.T) {
 	put(t, dir, "wait.json", wait("new"))
 	start(r.tool("wait"))
 	old.gone()
-	stopped := make(chan error)
+	stopped := make(chan error, 1)
 	go func() { stopped <- in.stop() }()
 	r.await("the end of all", func(h heard) bool { return h.id != old.id && h.frame.Type == frames.TypeEnd })
-	for range results {
-		ok(t, os.WriteFile(gate, []byte("go\n"), 0))
-	}
-	for i, want := range []string{`"old"`, `"new"`} {
-		if res := <-results[i]; res == nil || string(res.Result) != want {
-			t.Errorf("got %+v, want %s", res, want)
+	for i, answer := range []string{"old", "new"} {
+		ok(t, os.WriteFile(gates[answer], []byte("go\n"), 0))
+		if res := <-results[i]; res == nil || string(res.Result) != `"`+answer+`"` {
+			t.Errorf("got %+v, want %s", res, answer)
 		}
 	}
 	ok(t, <-stopped)
