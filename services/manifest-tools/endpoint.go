@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,12 +128,11 @@ var kept = []string{
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
+var headerPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
+
 func validHeader(name string) bool {
-	token := func(r rune) bool {
-		return r > 0x7f || !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
-	}
-	return name != "" && len(name) <= 128 && !strings.ContainsFunc(name, token) &&
-		!strings.HasPrefix(http.CanonicalHeaderKey(name), "Proxy-") && !slices.Contains(kept, http.CanonicalHeaderKey(name))
+	canonical := http.CanonicalHeaderKey(name)
+	return headerPattern.MatchString(name) && !strings.HasPrefix(canonical, "Proxy-") && !slices.Contains(kept, canonical)
 }
 
 // readHeader reads a value: a text, or {env or file, prefix}.
@@ -230,7 +230,7 @@ func (w *web) close() {
 // checkRedirect follows a few redirects, to the same host and with the same method.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	first := via[0]
-	why := ""
+	var why string
 	switch {
 	case req.URL.Scheme != first.URL.Scheme || req.URL.Host != first.URL.Host:
 		why = "redirects to another host"

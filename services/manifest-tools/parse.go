@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weavebus/weavebus/internal/jsontext"
+	"github.com/weavebus/weavebus/internal/schema"
 	"github.com/weavebus/weavebus/internal/yamltext"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -168,16 +169,29 @@ func (at place) declaration(members map[string]json.RawMessage) (frames.Declarat
 		}
 		fields.Set(key, v)
 	}
-	for key, to := range map[string]string{"inputSchema": "schemaJson", "outputSchema": "outputSchemaJson"} {
-		if v := members[key]; !isNull(v) {
-			fields.Set(to, frames.Value(string(v)))
+	for _, s := range []struct{ key, to string }{{"inputSchema", "schemaJson"}, {"outputSchema", "outputSchemaJson"}} {
+		v := members[s.key]
+		if isNull(v) {
+			continue
 		}
+		if err := checkSchema(v, s.key == "inputSchema"); err != nil {
+			return frames.Declaration{}, at.in(s.key).refused(err)
+		}
+		fields.Set(s.to, frames.Value(string(v)))
 	}
 	d, err := frames.DeclarationFrom(fields.Raw())
 	if err != nil {
 		return frames.Declaration{}, at.refused(err)
 	}
 	return *d, nil
+}
+
+func checkSchema(text json.RawMessage, arguments bool) error {
+	s, err := schema.Compile(text)
+	if err == nil && arguments {
+		err = s.ForArguments()
+	}
+	return err
 }
 
 // runner reads how a tool is run.

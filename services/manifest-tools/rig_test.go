@@ -279,3 +279,13 @@ func ok(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// skippedFor waits until a source alone is skipped, for a reason that holds a text.
+func (r *rig) skippedFor(source, text string) []string {
+	r.t.Helper()
+	for {
+		if reasons := r.skipped(source); strings.Contains(reasons[0], text) {
+			return reasons
+		}
+	}
+}

@@ -23,7 +23,7 @@ type secrets struct {
 
 // allowed reports whether the operator allowed a declaration to use a secret for a
 // host ("" is a command of this host). Hosts are compared with and without their port.
-func (s *secrets) allowed(ref string, host, hostPort string, remote bool) bool {
+func (s *secrets) allowed(ref, host, hostPort string, remote bool) bool {
 	return slices.ContainsFunc(s.rules, func(r secretRule) bool {
 		switch {
 		case r.ref != ref:

@@ -116,6 +116,7 @@ func (s *service) toolset(src *source, f found, entries []entry) (*tool.Set, []s
 		if err := set.AddRaw(e.decl, handler); err != nil {
 			return nil, nil, e.at.refused(err)
 		}
+		taken[name] = f.name
 		names = append(names, name)
 	}
 	return set, names, nil
@@ -138,8 +139,8 @@ func (s *service) names(but *source) (taken map[string]string, count int) {
 
 // handler gives what runs a tool's calls.
 func (s *service) handler(f found, e *entry) (tool.Handler, error) {
-	if p := e.endpoint; p != nil {
-		return func(ctx context.Context, c *tool.Call) (*frames.ToolResult, error) { return s.web.call(ctx, p, c) }, nil
+	if e.endpoint != nil {
+		return s.endpointHandler(e.endpoint), nil
 	}
 	if err := s.host.check(f.dir); err != nil {
 		return nil, err
@@ -148,6 +149,10 @@ func (s *service) handler(f found, e *entry) (tool.Handler, error) {
 	return func(ctx context.Context, call *tool.Call) (*frames.ToolResult, error) {
 		return s.host.run(ctx, c, call)
 	}, nil
+}
+
+func (s *service) endpointHandler(p *endpoint) tool.Handler {
+	return func(ctx context.Context, c *tool.Call) (*frames.ToolResult, error) { return s.web.call(ctx, p, c) }
 }
 
 // showSkipped tells who asks what is not served, and why.
