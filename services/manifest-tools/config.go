@@ -80,7 +80,7 @@ func checkManifestName(m string) error {
 }
 
 func invalid(format string, args ...any) error {
-	return frames.NewError(frames.CodeValidationInput, "manifest-tools: "+format, args...)
+	return frames.NewError(frames.CodeValidationInput, format, args...)
 }
 
 // secretRule is a secret that the operator allowed.
