@@ -189,7 +189,7 @@ func TestForModel(t *testing.T) {
 
 // TestDeclarationDefaults: a declaration of nothing but a name.
 //
-// contract: P4, P5, P6, P8, P10
+// contract: P4, P5, P6, P8, S4
 func TestDeclarationDefaults(t *testing.T) {
 	d, err := DeclarationFrom(Value(map[string]any{"name": "t"}))
 	if err != nil {

@@ -146,6 +146,7 @@ func TestAddWithSchemasOfItsOwn(t *testing.T) {
 	}
 }
 
+// contract: P9, G41
 func TestAddRefuses(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")

@@ -77,6 +77,7 @@ func (r *router) refuse(q *bus.Request, c dispatch.Call, err error) {
 func (r *router) start(ctx context.Context, q *bus.Request, c dispatch.Call) {
 	o := r.newOpen(q, c)
 	c.OnFrame = o.relay
+	c.Arguments = r.ownArguments(ctx, q, &c)
 	p, err := r.d.Prepare(ctx, c)
 	if err != nil {
 		r.refuse(q, c, err)

@@ -18,6 +18,8 @@ func (r *router) list(ctx context.Context, q *bus.Request) {
 	switch {
 	case f == nil:
 		r.sent(q.Fail(frames.UnknownType(q.Frames[0].Type)), q)
+	case !f.Content.Lookup("export").Absent():
+		r.export(q, f)
 	case f.Name == "":
 		r.describeAll(q)
 	case r.d.Ready(f.Name):
