@@ -150,7 +150,7 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// retry runs a command until what it prints matches: retry PATTERN COMMAND …
+// retry runs a command until what it prints matches a pattern: retry PATTERN COMMAND ARGS.
 func retry(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: retry PATTERN COMMAND …")

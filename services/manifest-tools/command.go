@@ -215,15 +215,14 @@ func textResult(text string) *frames.ToolResult {
 	return tool.Text(strings.TrimRight(text, "\r\n"))
 }
 
-// check refuses a folder whose commands may not run.
-func (h *host) check(dir string) error {
+// check refuses a folder whose commands may not run, else it gives who they run as.
+func (h *host) check(dir string) (process.User, error) {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
 		err = syscall.ENOTDIR
 	}
 	if err != nil {
-		return folderError(dir, err)
+		return process.User{}, folderError(dir, err)
 	}
-	_, err = h.user(info)
-	return err
+	return h.user(info)
 }

@@ -1,6 +1,7 @@
 package manifesttools
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,6 +144,38 @@ func TestFilesThatAreRead(t *testing.T) {
 		if _, err := load("t.yaml", text, rules{secrets: &secrets{}}); err != nil { // JSON is YAML
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// What comes from a URL names no programs of this host, and takes secrets only where
+// they were meant for.
+//
+// contract: S36, S39
+func TestManifestsFromElsewhere(t *testing.T) {
+	t.Parallel()
+	r := rules{published: true, remote: true, secrets: &secrets{
+		rules: []secretRule{{ref: "ANY"}, {ref: "OURS", host: "a.example.com"}}, environ: []string{"ANY=1", "OURS=2"},
+	}}
+	header := func(host, env string) string {
+		return declaration("t", `"endpoint":"https://`+host+`/x","headers":{"X-A":{"env":"`+env+`"}}`)
+	}
+	for text, want := range map[string]string{
+		declaration("t", `"command":"/bin/sh"`):     "/tools/0/command: a manifest from a URL may not name programs",
+		header("a.example.com", "ANY"):              "/tools/0/headers/X-A/env: the secret is not allowed: the operator allows it with --allow-secret ANY@a.example.com",
+		header("b.example.com", "OURS"):             "--allow-secret OURS@b.example.com",
+		header("A.example.com:8443", "OURS"):        "",
+		declaration("a b", `"endpoint":"http://h"`): "/tools/0/name",
+	} {
+		_, err := load("https://a.example.com/m", `{"version":"1.0","tools":[`+text+`]}`, r)
+		if got := fmt.Sprint(err); (err == nil) != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+	if _, err := load("m", header("a.example.com", "OURS"), r); err == nil || !strings.Contains(err.Error(), "/version: is missing") {
+		t.Errorf("a single tool: %v", err)
+	}
+	if _, err := load("https://a.example.com/m.yaml?x", "version: '1.0'\ntools: []", r); err == nil {
+		t.Error("YAML was read")
 	}
 }
 

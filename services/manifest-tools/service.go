@@ -7,12 +7,14 @@ package manifesttools
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/weavebus/weavebus/internal/app"
+	"github.com/weavebus/weavebus/internal/process"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/tool"
@@ -85,13 +87,25 @@ func newService(cfg Config, env app.Env) (*service, error) {
 	}
 	s.host = &host{s.cfg, s.secrets}
 	for _, dir := range s.cfg.Dirs {
-		if err := s.host.check(dir); err != nil {
+		u, err := s.host.check(dir)
+		if err != nil {
 			return nil, err
 		}
+		sayUser(u, env.Log.With("folder", dir))
 	}
 	s.web, s.fetcher = newWeb(s.secrets, allowed, cfg.ResultBytes), newFetcher()
 	s.watcher = watch(slices.Clone(s.cfg.Dirs), s.files(), env.Log)
 	return s, nil
+}
+
+// sayUser says who commands run as, where that is not plain.
+func sayUser(u process.User, log *slog.Logger) {
+	switch {
+	case u.IsRoot():
+		log.Warn("commands run as root")
+	case u.Switched:
+		log.Warn("commands run as the folder's owner", "uid", u.UID, "user", u.Name)
+	}
 }
 
 // absolute gives the folders and files by their absolute paths, each once.
@@ -187,9 +201,14 @@ func (s *service) start(ctx context.Context) error {
 
 // loop follows changes until ctx ends, or the bus is lost for good, which is an error.
 func (s *service) loop(ctx context.Context, home *generation) error {
-	poll := time.NewTicker(pollPause)
+	poll := time.NewTimer(0)
 	defer poll.Stop()
 	for {
+		if len(s.lost) > 0 {
+			poll.Reset(lostPause)
+		} else {
+			poll.Reset(pollPause)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -199,8 +218,8 @@ func (s *service) loop(ctx context.Context, home *generation) error {
 			s.fetched[f.key] = f
 		case <-s.watcher.changed:
 		case <-poll.C:
-			s.watcher.again()
 		}
+		s.watcher.again()
 		s.scan(ctx)
 	}
 }

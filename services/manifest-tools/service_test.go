@@ -326,6 +326,16 @@ func TestCommandsDoNotRunAsRoot(t *testing.T) {
 	ok(t, in.stop())
 }
 
+func TestExample(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.serve(Config{Dirs: []string{"../../examples/manifest-tools/tools"}})
+	r.tool("define_word")
+	count := r.tool("word_count")
+	count.want(`{"text":"how many words\nare these?"}`, `{"words": 5}`)
+	count.want(`{"text":""}`, `{"words": 0}`)
+}
+
 // A service whose work is given up ends at once.
 func TestHardStop(t *testing.T) {
 	t.Parallel()

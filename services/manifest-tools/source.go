@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -142,7 +144,7 @@ func (s *service) handler(f found, e *entry) (tool.Handler, error) {
 	if e.endpoint != nil {
 		return s.endpointHandler(e.endpoint), nil
 	}
-	if err := s.host.check(f.dir); err != nil {
+	if _, err := s.host.check(f.dir); err != nil {
 		return nil, err
 	}
 	c := e.command
@@ -164,7 +166,7 @@ func (s *service) showSkipped() {
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(s.lost)) {
-		all = append(all, tool.Skipped{Source: dir, Reason: s.lost[dir].Message})
+		all = append(all, tool.Skipped{Source: filepath.Base(dir) + "/", Reason: fmt.Sprintf("cannot be read: %v", errors.Unwrap(s.lost[dir]))})
 	}
 	s.watcher.any.Store(len(all) > 0)
 	s.home.SetSkipped(all)

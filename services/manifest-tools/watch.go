@@ -17,8 +17,9 @@ const (
 	// settleMost is when they are read although it does.
 	settleMost = time.Second
 	// pollPause is how often they are read without a sign: file systems of other
-	// hosts give none.
+	// hosts give none. lostPause is the same while a folder cannot be read.
 	pollPause = 10 * time.Second
+	lostPause = time.Second
 )
 
 // watcher tells when files of folders may have changed.
