@@ -94,19 +94,25 @@ func readFile(root *os.Root, name string) ([]byte, error) {
 	if err != nil {
 		return nil, unreadable(err)
 	}
+	text, err := readAndClose(f, maxFile)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	return text, nil
+}
+
+// readAndClose reads a regular file that was opened without waiting, up to a byte
+// more than limit.
+func readAndClose(f *os.File, limit int64) ([]byte, error) {
 	defer func() { _ = f.Close() }() // read only
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is no regular file")
 	}
 	if err != nil {
-		return nil, unreadable(err)
+		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	return text, nil
+	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
 // unreadable says why a file cannot be read, without its path.

@@ -46,7 +46,7 @@ type rules struct {
 // parse reads a file of declarations: one tool, or a published manifest, which has
 // "tools". The error is VALIDATION_INPUT, or TOO_LARGE, and says where.
 func parse(name string, data []byte, r rules) ([]entry, error) {
-	text, err := asJSON(name, data)
+	text, err := asJSON(data, !r.remote && isYAML(name))
 	if err != nil {
 		return nil, err
 	}
@@ -64,13 +64,18 @@ func parse(name string, data []byte, r rules) ([]entry, error) {
 	return []entry{*e}, nil
 }
 
+func isYAML(name string) bool {
+	ext := filepath.Ext(name)
+	return ext == ".yaml" || ext == ".yml"
+}
+
 // asJSON gives the text of a file as JSON that was checked.
-func asJSON(name string, data []byte) (json.RawMessage, error) {
+func asJSON(data []byte, isYAML bool) (json.RawMessage, error) {
 	if len(data) > maxFile {
 		return nil, frames.TooLarge("the file", int64(len(data)), maxFile)
 	}
 	text := json.RawMessage(data)
-	if ext := filepath.Ext(name); ext == ".yaml" || ext == ".yml" {
+	if isYAML {
 		var err error
 		if text, err = yamltext.JSON(data); err != nil {
 			return nil, refused("%s", jsontext.Clip(err.Error(), 300))

@@ -2,7 +2,6 @@ package manifesttools
 
 import (
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,11 +75,7 @@ func readSecret(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = f.Close() }() // read only
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", errors.Join(err, errors.New("it is no regular file"))
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	data, err := readAndClose(f, maxSecret)
 	if err == nil && len(data) > maxSecret {
 		err = errors.New("it is over the limit of 8192 bytes")
 	}
