@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -47,7 +48,7 @@ func (c *Client) Session(ctx context.Context, id string) (*Session, error) {
 	s := &Session{ID: id, c: c, in: make(chan *nats.Msg, maxUnread)}
 	sub, err := c.conn.NATS().ChanSubscribe(c.conn.Out(c.Caller(), id), s.in)
 	if err != nil {
-		return nil, frames.NewError(frames.CodeUnavailable, "cannot read the session: %w", err)
+		return nil, frames.NewError(frames.CodeUnavailable, "cannot read the session: %w", bus.Words(err))
 	}
 	s.sub = sub
 	if err := c.conn.Flush(ctx); err != nil {
@@ -65,7 +66,7 @@ func (s *Session) Close() error {
 	}
 	s.closed = true
 	if err := s.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-		return frames.NewError(frames.CodeUnavailable, "cannot stop reading the session: %w", err)
+		return frames.NewError(frames.CodeUnavailable, "cannot stop reading the session: %w", bus.Words(err))
 	}
 	return nil
 }
@@ -217,7 +218,7 @@ func (c *Client) Watch(ctx context.Context) iter.Seq2[frames.Frame, error] {
 		in := make(chan *nats.Msg, maxUnread)
 		sub, err := c.conn.NATS().ChanSubscribe(c.conn.Out(c.Caller(), "*"), in)
 		if err != nil {
-			yield(frames.Frame{}, frames.NewError(frames.CodeUnavailable, "cannot watch: %w", err))
+			yield(frames.Frame{}, frames.NewError(frames.CodeUnavailable, "cannot watch: %w", bus.Words(err)))
 			return
 		}
 		defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection

@@ -48,6 +48,7 @@ func callFrom(q *bus.Request) (dispatch.Call, error) {
 	}
 	c.Arguments, err = f.Arguments()
 	c.Workspace = f.Metadata.Text("workspace")
+	c.Depth = int(f.Metadata.Int("depth"))
 	c.Timeout = time.Duration(min(max(f.Metadata.Int("timeoutMs"), 0), frames.MaxTimeout.Milliseconds())) * time.Millisecond
 	return c, err
 }
