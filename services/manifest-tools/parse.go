@@ -131,6 +131,7 @@ var own = []string{"inputSchema", "outputSchema", "command", "args", "env", "end
 var nested = map[string][]string{
 	"annotations":  {"readOnly", "destructive", "idempotent", "openWorld", "expensive", "requiresConfirmation"},
 	"outputLimits": {"maxBytes", "maxLines", "retain"},
+	"backoff":      {"baseMs", "maxMs", "totalMs"},
 }
 
 // tool reads one tool.

@@ -64,6 +64,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		with(`"annotations":[],` + url):                                                          "/annotations: is [], want an object",
 		with(`"annotations":{"readOnly":"yes"},` + url):                                          "/annotations/readOnly",
 		with(`"outputLimits":{"bytes":1},` + url):                                                "/outputLimits/bytes: is no key",
+		with(`"backoff":{"base":1},` + url):                                                      "/backoff/base: is no key",
 		with(`"outputLimits":{"retain":"middle"},` + url):                                        "/outputLimits/retain",
 		with(`"outputSchema":{"type":"nothing"},` + url):                                         "/outputSchema",
 		`{"name":"t","description":"d","inputSchema":{"type":7},` + url + `}`:                    "/inputSchema",
