@@ -179,7 +179,7 @@ func (r *Registry) signs(subject string, data []byte, at time.Time) []sign {
 				said = append(said, s)
 			}
 		case len(tokens) == 3 && f.Type == frames.TypeMeta:
-			said = append(said, sign{from: from, at: at, kind: lives, tools: named(f), skipped: skipped(f)})
+			said = append(said, sign{from: from, at: at, kind: lives, tools: named(f), skipped: skipped(f, from)})
 		case len(tokens) == 3 && f.Type == frames.TypeEnd:
 			said = append(said, sign{from: from, at: at, kind: ends})
 		}
@@ -198,7 +198,7 @@ func named(f *frames.Frame) []string {
 
 // skipped gives what a sign of life says that the instance cannot take tools from,
 // in the shape of a tool that is refused.
-func skipped(f *frames.Frame) []*Tool {
+func skipped(f *frames.Frame, from Instance) []*Tool {
 	var out []*Tool
 	for item := range f.Content.Lookup("skipped").Items() {
 		source, _ := item.Lookup("source").Text()
@@ -206,7 +206,7 @@ func skipped(f *frames.Frame) []*Tool {
 		if len(out) == maxSkipped || source == "" || len(source)+len(reason) > maxSkippedText {
 			continue
 		}
-		d := &frames.Declaration{Name: source, Description: reason}
+		d := &frames.Declaration{Name: source, Description: reason, Identity: from.Identity, Instance: from.ID}
 		_ = d.Check() // for its defaults; what is skipped need not have the name of a tool
 		out = append(out, &Tool{Declaration: d, Refused: frames.NewError(frames.CodeValidationInput, "%s", reason).WithReason("skipped")})
 	}
