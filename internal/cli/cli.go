@@ -45,7 +45,8 @@ type commands struct {
 
 // globals are the flags that every command has.
 type globals struct {
-	models `group:"Models"`
+	models    `group:"Models"`
+	hookFlags `group:"Hooks"`
 
 	NATS     string `name:"nats" placeholder:"URL" help:"NATS server to use. Default: the mesh that runs on the state folder, else one started in this process." env:"WEAVEBUS_NATS"`
 	Nkey     string `name:"nkey" placeholder:"FILE" help:"File with the nkey seed of the identity. Default: that of the state folder." env:"WEAVEBUS_NKEY"`

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weavebus/weavebus/internal/app"
 	"github.com/weavebus/weavebus/pkg/frames"
+	"github.com/weavebus/weavebus/pkg/hook"
 	"github.com/weavebus/weavebus/pkg/provider"
 	"github.com/weavebus/weavebus/pkg/provider/openai"
 	"github.com/weavebus/weavebus/pkg/provider/scripted"
@@ -29,6 +30,7 @@ type role struct {
 // roleConfig is what the roles are made of.
 type roleConfig struct {
 	models     models
+	hooks      []hook.Hook
 	workspaces []workspacetools.Workspace
 	private    []string // folders that no workspace may touch
 	allowRoot  bool
@@ -43,8 +45,8 @@ func roles() []role {
 		{"llm", "puts models on the bus", newLLM},
 		{"workspace-tools", "files and commands of workspaces", newWorkspaceTools},
 		{"manifest-tools", "tools declared in files: programs and HTTP endpoints", newManifestTools},
-		{"router", "dispatches the calls of clients", func(*roleConfig) (app.Service, error) { return router.New(router.Config{}), nil }},
-		{"loop", "runs the loop between models and tools", func(*roleConfig) (app.Service, error) { return loop.New(loop.Config{}), nil }},
+		{"router", "dispatches the calls of clients", func(cfg *roleConfig) (app.Service, error) { return router.New(router.Config{Hooks: cfg.hooks}), nil }},
+		{"loop", "runs the loop between models and tools", func(cfg *roleConfig) (app.Service, error) { return loop.New(loop.Config{Hooks: cfg.hooks}), nil }},
 	}
 }
 
