@@ -4,9 +4,14 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,7 +46,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"mesh": meshUp, "exits": exits, "stop": meshStop, "await": await,
+			"mesh": meshUp, "exits": exits, "stop": meshStop, "await": await, "retry": retry, "web": web,
 			"policy": policy,
 		},
 	})
@@ -165,6 +170,49 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%s did not come", args[0])
 		}
 	}
+}
+
+// retry runs a command until what it prints matches a pattern: retry PATTERN COMMAND ARGS.
+func retry(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: retry PATTERN COMMAND …")
+	}
+	pattern, err := regexp.Compile(args[0])
+	ts.Check(err)
+	limit := time.Now().Add(30 * time.Second)
+	for {
+		_ = ts.Exec(args[1], args[2:]...) // what it prints counts
+		out := ts.ReadFile("stdout") + ts.ReadFile("stderr")
+		if pattern.MatchString(out) {
+			return
+		}
+		if time.Now().After(limit) {
+			ts.Fatalf("nothing matches %q", args[0])
+		}
+	}
+}
+
+// web serves a folder on loopback until the script's end, as $WEB, which is also
+// what the word WEB in a file becomes. What is posted is given back.
+func web(ts *testscript.TestScript, _ bool, args []string) {
+	dir := ts.MkAbs(args[0])
+	var base string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, `{"key":%q,"posted":%s}`, r.Header.Get("X-Key"), body)
+			return
+		}
+		text, err := os.ReadFile(filepath.Join(dir, filepath.Base(r.URL.Path)))
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, strings.ReplaceAll(string(text), "WEB", base))
+	}))
+	base = s.URL
+	ts.Setenv("WEB", s.URL)
+	ts.Defer(s.Close)
 }
 
 func lookPath(ts *testscript.TestScript, name string) string {

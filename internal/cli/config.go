@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
+
+	"github.com/weavebus/weavebus/internal/yamltext"
 )
 
 // fileResolver gives flags the values of a configuration file. Flags on the
@@ -96,14 +99,13 @@ func readConfig(path string, optional bool) (*fileResolver, error) {
 	return r, nil
 }
 
-// parse reads the file's text. The YAML reader panics on some broken texts.
-func (r *fileResolver) parse(text []byte) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("cannot be read: %v", p)
-		}
-	}()
-	return yaml.Unmarshal(text, &r.values)
+// parse reads the file's text, which may be empty.
+func (r *fileResolver) parse(text []byte) error {
+	err := yamltext.Decode(yaml.NewDecoder(bytes.NewReader(text)), &r.values)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // maxConfig bounds a configuration file, which may be named by mistake.

@@ -38,7 +38,8 @@ type Identity struct {
 
 // DefaultIdentities lists who may connect to every embedded server: one
 // identity for each role, the laptop's caller "me" and its tool identity "local",
-// which is the user's: the tools that come with the mesh have "workspace".
+// which is the user's: the tools of workspaces have "workspace", those that are
+// declared in files "manifest".
 func DefaultIdentities() []Identity {
 	return []Identity{
 		{"router", []Role{RoleRouter}},
@@ -51,6 +52,7 @@ func DefaultIdentities() []Identity {
 		{"me", []Role{RoleClient, RoleOperator, RoleApprover}},
 		{"workspace", []Role{RoleTool}},
 		{"local", []Role{RoleTool}},
+		{"manifest", []Role{RoleTool}},
 		{"hook", []Role{RoleHook}},
 	}
 }

@@ -21,9 +21,9 @@ type access struct {
 }
 
 const (
-	everyone    = "router loop harness llm dispatcher admin observer me local workspace hook alice other"
-	services    = "router loop harness llm dispatcher local workspace hook other"
-	answering   = "router loop harness llm local workspace hook other"
+	everyone    = "router loop harness llm dispatcher admin observer me local workspace manifest hook alice other"
+	services    = "router loop harness llm dispatcher local workspace manifest hook other"
+	answering   = "router loop harness llm local workspace manifest hook other"
 	dispatchers = "router loop dispatcher"
 )
 
@@ -132,9 +132,9 @@ var subscribing = []access{
 	{"wb.inst.local.i1.*", "local"},
 	{"wb.inst.loop.i1", "loop"},
 	{"wb.inst.>", ""},
-	{"wb.describe", "local workspace other"},
-	{"wb.ctl.tool.echo", "local workspace other"},
-	{"wb.tool.echo wb", "local workspace other"},
+	{"wb.describe", "local workspace manifest other"},
+	{"wb.ctl.tool.echo", "local workspace manifest other"},
+	{"wb.tool.echo wb", "local workspace manifest other"},
 	{"wb.tool.echo", ""},
 	{"wb.rec.*.*.*.*", "router loop"},
 	{"wb.live.*.*.*.*", "router loop"},

@@ -19,6 +19,7 @@ const (
 	maxLost         = 1_000     // tools that nobody serves any more
 	maxBytes        = 512 << 20 // of declarations, as if no two were the same
 	nameBytes       = 128       // a name that an instance says it is alive with
+	skippedBytes    = 2 << 10   // what it says that it skips
 )
 
 // sign is one thing that an instance said.
@@ -34,6 +35,8 @@ type sign struct {
 	since time.Time
 	// tools are those that a sign of life names.
 	tools []string
+	// skipped is what a sign of life names that the instance takes no tools from.
+	skipped []*Tool
 }
 
 type signKind uint8
@@ -58,6 +61,7 @@ type instance struct {
 	bytes   int
 	tools   map[string]*declared
 	refused map[string]*Tool
+	skipped []*Tool
 	// asked are tools that it named and that were looked for once.
 	asked map[string]bool
 }
@@ -215,6 +219,7 @@ func (c *catalogue) take(s *sign, ch *changes) (missing bool) {
 	switch {
 	case in == nil:
 	case s.kind == lives:
+		c.skip(in, s.skipped)
 		c.lives(in, s.tools, ch)
 		return in.lacks(s.tools)
 	case s.kind == ends:
@@ -290,6 +295,15 @@ func (c *catalogue) lives(in *instance, tools []string, ch *changes) {
 			ch.add(name)
 		}
 	}
+}
+
+// skip keeps what an instance says that it takes no tools from.
+func (c *catalogue) skip(in *instance, skipped []*Tool) {
+	c.bytes -= skippedBytes * len(in.skipped)
+	if in.skipped = skipped; len(skipped) > 0 && !c.room(skippedBytes*len(skipped)) {
+		c.full, in.skipped = true, nil
+	}
+	c.bytes += skippedBytes * len(in.skipped)
 }
 
 func (in *instance) namedAre(tools []string) bool {
@@ -392,6 +406,7 @@ func (c *catalogue) clear(in *instance, ch *changes) {
 	c.count -= len(in.refused)
 	c.bytes -= in.bytes
 	in.refused, in.asked, in.named, in.bytes = nil, nil, nil, 0
+	c.skip(in, nil)
 }
 
 // refuse keeps a declaration that cannot be called, to show it. The tool that

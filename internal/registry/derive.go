@@ -132,7 +132,8 @@ func (c *catalogue) trim(ch *changes) {
 }
 
 // refusals lists what cannot be called: declarations that break the protocol,
-// and those of names that belong to another identity. Sorted.
+// what instances cannot take tools from, and declarations of names that belong to
+// another identity. Sorted.
 func (c *catalogue) refusals() []*Tool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -144,6 +145,7 @@ func (c *catalogue) refusals() []*Tool {
 		for _, name := range slices.Compact(names) {
 			out = c.refusedBy(in, name, out)
 		}
+		out = append(out, in.skipped...)
 	}
 	return out
 }

@@ -228,7 +228,16 @@ func TestNamesAreCounted(t *testing.T) {
 	want(t, "fewer", b.bytes, nameBytes)
 	b.remove(local("a"), false)
 	want(t, "gone", b.bytes, 0)
+	skips := &sign{from: local("a"), at: at(1), kind: lives, skipped: []*Tool{{Declaration: &frames.Declaration{Name: "f"}}}}
+	b.hear(skips)
+	want(t, "with what is skipped", b.bytes, skippedBytes)
+	b.hear(skips)
+	want(t, "the same again", []int{b.bytes, len(b.refusals())}, []int{skippedBytes, 1})
+	b.remove(local("a"), false)
+	want(t, "all gone", b.bytes, 0)
 	b.bytes = maxBytes
+	b.hear(skips)
+	want(t, "no room for what is skipped", len(b.refusals()), 0)
 	b.says(local("a"), 2, "echo", "1")
 	b.lives(local("a"), 2, "one")
 	want(t, "no room for names", len(b.instances[local("a")].named), 0)
