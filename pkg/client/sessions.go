@@ -11,18 +11,18 @@ import (
 
 // SessionInfo is what the mesh tells of a session.
 type SessionInfo struct {
-	ID          string         `json:"sessionId"`
-	Status      string         `json:"status"`
-	CurrentTurn int            `json:"currentTurn"`
-	MaxTurns    int            `json:"maxTurns"`
-	Workspace   string         `json:"workspace,omitempty"`
-	Task        string         `json:"task,omitempty"`
-	NodeID      string         `json:"nodeId,omitempty"`
-	Epoch       uint64         `json:"epoch"`
-	Created     int64          `json:"created"`
-	Updated     int64          `json:"updated"`
-	Entries     uint64         `json:"n"`
-	Usage       provider.Usage `json:"usage,omitzero"`
+	ID          string       `json:"sessionId"`
+	Status      string       `json:"status"`
+	CurrentTurn int          `json:"currentTurn"`
+	MaxTurns    int          `json:"maxTurns"`
+	Workspace   string       `json:"workspace,omitempty"`
+	Task        string       `json:"task,omitempty"`
+	NodeID      string       `json:"nodeId,omitempty"`
+	Epoch       uint64       `json:"epoch"`
+	Created     int64        `json:"created"`
+	Updated     int64        `json:"updated"`
+	Entries     uint64       `json:"n"`
+	Usage       SessionUsage `json:"usage,omitzero"`
 }
 
 // Closed reports whether the session takes no more input.
