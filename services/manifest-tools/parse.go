@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -129,9 +130,19 @@ var own = []string{"inputSchema", "outputSchema", "command", "args", "env", "end
 
 // nested are the keys of a tool's members that are objects.
 var nested = map[string][]string{
-	"annotations":  {"readOnly", "destructive", "idempotent", "openWorld", "expensive", "requiresConfirmation"},
-	"outputLimits": {"maxBytes", "maxLines", "retain"},
-	"backoff":      {"baseMs", "maxMs", "totalMs"},
+	"annotations":  keysOf(frames.Annotations{}),
+	"outputLimits": keysOf(frames.OutputLimits{}),
+	"backoff":      keysOf(frames.Backoff{}),
+}
+
+// keysOf gives the keys of a struct in JSON.
+func keysOf(v any) []string {
+	var keys []string
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		keys = append(keys, key)
+	}
+	return keys
 }
 
 // tool reads one tool.
