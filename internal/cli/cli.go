@@ -10,7 +10,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
@@ -63,7 +65,7 @@ type console struct {
 	*globals
 
 	in       io.Reader
-	out, err io.Writer
+	out, err *screen
 	log      *slog.Logger
 	// live: out is a terminal; errLive: err is one.
 	live, errLive bool
@@ -75,8 +77,11 @@ type console struct {
 func Main(args []string) int {
 	signals, stop := app.Notify()
 	defer stop()
+	// A reader that goes away fails the write, instead of ending the process in
+	// the middle of its work: the command cleans up first.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c := &console{
-		in: os.Stdin, out: os.Stdout, err: os.Stderr, signals: signals,
+		in: os.Stdin, out: newScreen(os.Stdout), err: newSideScreen(os.Stderr), signals: signals,
 		live: isTerminal(os.Stdout), errLive: isTerminal(os.Stderr),
 	}
 	return c.main(args)
@@ -89,7 +94,16 @@ func isTerminal(f *os.File) bool {
 // exited is how kong's help and version leave: it is caught in main.
 type exited int
 
-func (c *console) main(args []string) (code int) {
+// main runs a command; output that could not be written is a failure too.
+func (c *console) main(args []string) int {
+	code := c.command(args)
+	if err := c.out.failure(); err != nil && code == exitOK {
+		return c.fail(err)
+	}
+	return code
+}
+
+func (c *console) command(args []string) (code int) {
 	defer func() {
 		if p := recover(); p != nil {
 			e, ok := p.(exited)
@@ -120,6 +134,7 @@ func (c *console) main(args []string) (code int) {
 	if err != nil {
 		return c.usage(err)
 	}
+	c.out.setExact(c.JSON)
 	command, _, _ := strings.Cut(ctx.Command(), " ")
 	c.log = c.logger(command == "up" || command == "serve")
 	return c.fail(ctx.Run())
@@ -160,12 +175,17 @@ func (c *console) fail(err error) int {
 	}
 	e := frames.AsError(err)
 	if c.globals != nil && c.JSON {
+		c.err.setExact(true)
 		text, _ := json.Marshal(e) //nolint:errchkjson // an Error always has a JSON form
 		fmt.Fprintf(c.err, "{\"error\":%s}\n", text)
 		return e.Code.ExitCode()
 	}
 	if e.Reason == reasonUsage {
 		return c.usage(errors.New(e.Message))
+	}
+	if e.Reason == reasonOutput {
+		c.note("weavebus: %s", e.Message)
+		return e.Code.ExitCode()
 	}
 	fmt.Fprintf(c.err, "weavebus: %s: %s\n", e.Code, e.Message)
 	if e.Code == frames.CodeNotFound && e.LLMMessage != "" {
@@ -186,8 +206,8 @@ func orRoot(path string) string {
 	return path
 }
 
-// context gives one that the first signal cancels; a second one ends the
-// process at once with exit code 3.
+// context gives one that the first signal cancels, or output that cannot be
+// written; a signal after that ends the process at once with exit code 3.
 func (c *console) context() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan struct{})
@@ -195,6 +215,10 @@ func (c *console) context() (context.Context, context.CancelFunc) {
 		select {
 		case <-c.signals:
 			cancel(frames.NewError(frames.CodeCancelled, "interrupted"))
+		case <-c.out.broken:
+			cancel(c.out.failure())
+		case <-c.err.broken:
+			cancel(c.err.failure())
 		case <-done:
 			return
 		}

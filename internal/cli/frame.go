@@ -42,6 +42,7 @@ func (cmd *frameEncodeCmd) Run(c *console) error {
 	case "base64":
 		c.say("%s", base64.StdEncoding.EncodeToString(data))
 	default:
+		c.out.setExact(true)
 		if _, err := c.out.Write(data); err != nil {
 			return frames.NewError(frames.CodeInternal, "cannot write: %w", err)
 		}

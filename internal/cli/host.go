@@ -140,7 +140,7 @@ func (h *host) stop() {
 // waitForGuests lets the clients of other processes finish before the mesh
 // stops; a signal does not wait. A nil host has none.
 func (h *host) waitForGuests(ctx context.Context) {
-	if h == nil {
+	if h == nil || ctx.Err() != nil {
 		return
 	}
 	for told := false; h.server.Guests() > 0; told = true {

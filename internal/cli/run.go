@@ -126,7 +126,7 @@ func (c *console) follow(ctx context.Context, s *client.Session, f *follower) er
 	f.show = newDisplay(c)
 	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	cancelled := context.AfterFunc(ctx, func() { c.cancelTurn(s, stop) })
+	cancelled := context.AfterFunc(ctx, func() { c.cancelTurn(s, f.ending(ctx), stop) })
 	defer cancelled()
 	for frame, err := range s.Frames(reading, f.after) {
 		if err != nil {
@@ -136,8 +136,11 @@ func (c *console) follow(ctx context.Context, s *client.Session, f *follower) er
 			return err
 		}
 		done, err := f.take(ctx, s, &frame)
-		if done || err != nil {
-			return err
+		if err != nil {
+			return orCause(ctx, err)
+		}
+		if done {
+			return nil
 		}
 	}
 	return f.failed
@@ -150,13 +153,23 @@ func orCause(ctx context.Context, err error) error {
 	return err
 }
 
+// ending gives the frame that ends what the command began: the turn alone where
+// the session is to be kept, or where a person may want to go on with it. A
+// session of which nobody reads the answer is closed.
+func (f *follower) ending(ctx context.Context) frames.Frame {
+	if f.task && !f.keep && frames.AsError(context.Cause(ctx)).Reason == reasonOutput {
+		return frames.Abort()
+	}
+	return frames.NewFrame(frames.TypeCancel, nil)
+}
+
 // cancelTurn asks to end the turn. The session is read on until that is seen;
 // where nobody answers, no longer than cancelWait.
-func (c *console) cancelTurn(s *client.Session, stop context.CancelFunc) {
+func (c *console) cancelTurn(s *client.Session, how frames.Frame, stop context.CancelFunc) {
 	c.note("cancelling …")
 	ctx, cancel := context.WithTimeout(context.Background(), cancelWait)
 	defer cancel()
-	if _, err := s.Send(ctx, frames.NewFrame(frames.TypeCancel, nil)); err != nil {
+	if _, err := s.Send(ctx, how); err != nil {
 		stop()
 		return
 	}
