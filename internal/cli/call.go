@@ -51,18 +51,28 @@ func (cmd *callCmd) call(ctx context.Context, c *console, m *mesh) error {
 	if err != nil {
 		return err
 	}
-	opts := []client.CallOption{client.OnFrame(c.toolOutput)}
+	var opts []client.CallOption
 	if m.workspace != "" {
 		opts = append(opts, client.WithWorkspace(m.workspace))
 	}
 	if cmd.Timeout > 0 {
 		opts = append(opts, client.WithTimeout(cmd.Timeout))
 	}
-	res, err := m.client.Call(ctx, cmd.Tool, args, opts...)
-	if err != nil {
-		return err
+	for f, err := range m.client.CallStream(ctx, cmd.Tool, args, opts...) {
+		if err != nil {
+			return err
+		}
+		if f.Type != frames.TypeToolResult {
+			c.toolOutput(f)
+			continue
+		}
+		res, err := f.Result()
+		if err != nil {
+			return err
+		}
+		return c.printResult(res)
 	}
-	return c.printResult(res)
+	return frames.NewError(frames.CodeNoResult, "the call ended without a result")
 }
 
 // schema asks for the tool's schema where the arguments need one.
