@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/weavebus/weavebus/internal/app"
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -52,7 +53,7 @@ type globals struct {
 	NATS     string `name:"nats" placeholder:"URL" help:"NATS server to use. Default: the mesh that runs on the state folder, else one started in this process." env:"WEAVEBUS_NATS"`
 	Nkey     string `name:"nkey" placeholder:"FILE" help:"File with the nkey seed of the identity. Default: that of the state folder." env:"WEAVEBUS_NKEY"`
 	As       string `name:"as" placeholder:"CALLER" help:"Caller to speak as." default:"me" env:"WEAVEBUS_AS"`
-	Prefix   string `name:"prefix" help:"Prefix of the mesh's subjects." default:"wb" env:"WEAVEBUS_PREFIX"`
+	Prefix   string `name:"prefix" placeholder:"wb" help:"Prefix of the mesh's subjects. Default: that of the mesh that is joined, else wb." env:"WEAVEBUS_PREFIX"`
 	Mesh     string `name:"mesh" help:"Name of the mesh: it chooses the state folder." default:"default" env:"WEAVEBUS_MESH"`
 	State    string `name:"state" placeholder:"DIR" help:"State folder. Default: $XDG_STATE_HOME/weavebus/MESH, or ~/.local/state/weavebus/MESH." env:"WEAVEBUS_STATE"`
 	Config   string `name:"config" placeholder:"FILE" help:"YAML file with flags by their names. Default: $XDG_CONFIG_HOME/weavebus/config.yaml, if it is there." env:"WEAVEBUS_CONFIG"`
@@ -67,9 +68,11 @@ type console struct {
 	in       io.Reader
 	out, err *screen
 	log      *slog.Logger
-	// live: out is a terminal; errLive: err is one.
-	live, errLive bool
-	signals       <-chan os.Signal
+	// live: out is a terminal; errLive: err is one; inLive: in is one.
+	live, errLive, inLive bool
+	signals               <-chan os.Signal
+	// anyPrefix: none was asked for, so that of the mesh that is joined holds.
+	anyPrefix bool
 }
 
 // Main runs the command line with the process's own streams, environment and
@@ -82,7 +85,7 @@ func Main(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c := &console{
 		in: os.Stdin, out: newScreen(os.Stdout), err: newSideScreen(os.Stderr), signals: signals,
-		live: isTerminal(os.Stdout), errLive: isTerminal(os.Stderr),
+		live: isTerminal(os.Stdout), errLive: isTerminal(os.Stderr), inLive: isTerminal(os.Stdin),
 	}
 	return c.main(args)
 }
@@ -131,13 +134,23 @@ func (c *console) command(args []string) (code int) {
 		args = []string{"--help"}
 	}
 	ctx, err := parser.Parse(args)
+	if err == nil {
+		err = refuseEmpty(ctx)
+	}
 	if err != nil {
 		return c.usage(err)
 	}
 	c.out.setExact(c.JSON)
+	c.settlePrefix()
 	command, _, _ := strings.Cut(ctx.Command(), " ")
 	c.log = c.logger(command == "up" || command == "serve")
 	return c.fail(ctx.Run())
+}
+
+func (c *console) settlePrefix() {
+	if c.anyPrefix = c.Prefix == ""; c.anyPrefix {
+		c.Prefix = bus.DefaultPrefix
+	}
 }
 
 func (c *console) usage(err error) int {

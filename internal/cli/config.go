@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
+
+	"github.com/weavebus/weavebus/pkg/frames"
 )
 
 // fileResolver gives flags the values of a configuration file. Flags on the
@@ -26,11 +29,15 @@ var _ kong.Resolver = (*fileResolver)(nil)
 // configFiles reads the user's own file, if it is there, and the one that
 // --config or WEAVEBUS_CONFIG names, which wins.
 func configFiles(args []string) ([]kong.Resolver, error) {
+	user, err := userConfig()
+	if err != nil {
+		return nil, err
+	}
 	var out []kong.Resolver
 	for _, f := range []struct {
 		path     string
 		optional bool
-	}{{userConfig(), true}, {namedConfig(args), false}} {
+	}{{user, true}, {namedConfig(args), false}} {
 		r, err := readConfig(f.path, f.optional)
 		if err != nil {
 			return nil, err
@@ -58,12 +65,15 @@ func namedConfig(args []string) string {
 	return os.Getenv("WEAVEBUS_CONFIG")
 }
 
-func userConfig() string {
+func userConfig() (string, error) {
+	if _, err := absoluteEnv("XDG_CONFIG_HOME"); err != nil {
+		return "", errors.New(frames.AsError(err).Message)
+	}
 	dir := configHome()
 	if dir == "" {
-		return ""
+		return "", nil
 	}
-	return filepath.Join(dir, "config.yaml")
+	return filepath.Join(dir, "config.yaml"), nil
 }
 
 // configHome is the user's configuration folder; empty where there is no home.
@@ -103,7 +113,15 @@ func (r *fileResolver) parse(text []byte) (err error) {
 			err = fmt.Errorf("cannot be read: %v", p)
 		}
 	}()
-	return yaml.Unmarshal(text, &r.values)
+	if err := yaml.Unmarshal(text, &r.values); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.values)) {
+		if value := r.values[key]; value == nil || value == "" {
+			return fmt.Errorf("%s: is empty", key)
+		}
+	}
+	return nil
 }
 
 // maxConfig bounds a configuration file, which may be named by mistake.
@@ -140,7 +158,7 @@ func (r *fileResolver) Validate(app *kong.Application) error {
 		}
 	}
 	collect(app.Node)
-	for key := range r.values {
+	for _, key := range slices.Sorted(maps.Keys(r.values)) {
 		if !known[key] {
 			return badConfig(r.path, fmt.Errorf("there is no flag %q", key))
 		}

@@ -164,7 +164,7 @@ func (cmd *serveCmd) connect(ctx context.Context, c *console, state, identity st
 
 // initCmd makes the streams.
 type initCmd struct {
-	Replicas int `name:"replicas" help:"Replicas of each stream: 1, 3 or 5. Default: 1 for new ones." env:"WEAVEBUS_REPLICAS"`
+	Replicas *int `name:"replicas" placeholder:"N" help:"Replicas of each stream: 1, 3 or 5. Default: 1 for new ones." env:"WEAVEBUS_REPLICAS"`
 }
 
 // Run makes the streams, or brings them up to date.
@@ -187,7 +187,11 @@ func (cmd *initCmd) Run(c *console) error {
 	if err != nil {
 		return frames.NewError(frames.CodeUnavailable, "JetStream: %w", err)
 	}
-	if err := assets.Ensure(ctx, js, assets.Config{Prefix: c.Prefix, Replicas: cmd.Replicas}); err != nil {
+	cfg := assets.Config{Prefix: c.Prefix}
+	if cmd.Replicas != nil {
+		cfg.Replicas = *cmd.Replicas
+	}
+	if err := assets.Ensure(ctx, js, cfg); err != nil {
 		return err
 	}
 	if c.JSON {
