@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -15,6 +16,10 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/weavebus/weavebus/pkg/bus"
+	"github.com/weavebus/weavebus/pkg/client"
+	"github.com/weavebus/weavebus/pkg/frames"
 )
 
 func TestMain(m *testing.M) {
@@ -41,7 +46,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"mesh": meshUp, "exits": exits, "stop": meshStop, "await": await,
+			"mesh": meshUp, "exits": exits, "halt": meshHalt, "await": await, "begin": begin,
 		},
 	})
 }
@@ -93,9 +98,9 @@ func (m *meshProcess) stop() error {
 	return err
 }
 
-// meshStop ends the mesh with SIGTERM, or with the signal that is named (kill),
+// meshHalt ends the mesh with SIGTERM, or with the signal that is named (kill),
 // and fails if it does not exit 0 after SIGTERM.
-func meshStop(ts *testscript.TestScript, _ bool, args []string) {
+func meshHalt(ts *testscript.TestScript, _ bool, args []string) {
 	found, ok := meshes.Load(ts)
 	if !ok {
 		ts.Fatalf("no mesh was started")
@@ -143,6 +148,25 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%s did not come", args[0])
 		}
 	}
+}
+
+// begin starts a session on the mesh, and says nothing to it.
+func begin(ts *testscript.TestScript, _ bool, args []string) {
+	ctx := context.Background()
+	conn, err := bus.Connect(ctx, bus.Dial{URL: ts.Getenv("URL"), Identity: "me", SeedFile: ts.Getenv("STATE") + "/keys/me.nk"})
+	ts.Check(err)
+	defer conn.Close()
+	s, err := client.New(conn).Session(ctx, args[0])
+	ts.Check(err)
+	_, err = s.Send(ctx, frames.Param("workspace", "ws"), frames.Param("task", "wait"), frames.Start())
+	ts.Check(err)
+	for f, err := range s.Frames(ctx, 0) {
+		ts.Check(err)
+		if f.Type == frames.TypeStart {
+			break
+		}
+	}
+	ts.Check(s.Close())
 }
 
 func lookPath(ts *testscript.TestScript, name string) string {

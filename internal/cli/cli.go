@@ -137,7 +137,10 @@ func (c *console) command(args []string) (code int) {
 	if err == nil {
 		err = refuseEmpty(ctx)
 	}
-	if err != nil {
+	switch {
+	case c.out.failure() != nil: // of the help
+		return c.fail(c.out.failure())
+	case err != nil:
 		return c.usage(err)
 	}
 	c.out.setExact(c.JSON)
@@ -187,6 +190,9 @@ func (c *console) fail(err error) int {
 		return int(code)
 	}
 	e := frames.AsError(err)
+	if lost := c.out.failure(); lost != nil && e.Code == frames.CodeInternal {
+		e = frames.AsError(lost)
+	}
 	if c.globals != nil && c.JSON {
 		c.err.setExact(true)
 		text, _ := json.Marshal(e) //nolint:errchkjson // an Error always has a JSON form

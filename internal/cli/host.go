@@ -158,17 +158,25 @@ type served struct {
 	log    *slog.Logger
 	ended  chan error
 	cancel context.CancelFunc
+	// signals reach the service alone; two of them end its work at once.
+	signals chan os.Signal
+	nc      *nats.Conn
 }
 
 // serveBeside runs a service with a connection to the mesh, and returns when it
 // is ready.
 func (c *console) serveBeside(ctx context.Context, s app.Service, connect func(context.Context, string) (*nats.Conn, error)) (*served, error) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	b := &served{log: c.log, ended: make(chan error, 1), cancel: cancel}
+	b := &served{log: c.log, ended: make(chan error, 1), cancel: cancel, signals: make(chan os.Signal, 2)}
 	ready := make(chan struct{})
 	go func() {
 		b.ended <- app.Run(running, app.Config{
-			Services: []app.Service{s}, Connect: connect, Prefix: c.Prefix, OnReady: func() { close(ready) }, Log: c.log,
+			Services: []app.Service{s}, Prefix: c.Prefix, Signals: b.signals, OnReady: func() { close(ready) }, Log: c.log,
+			Connect: func(ctx context.Context, identity string) (nc *nats.Conn, err error) {
+				nc, err = connect(ctx, identity)
+				b.nc = nc
+				return nc, err
+			},
 		})
 	}()
 	select {
@@ -180,13 +188,26 @@ func (c *console) serveBeside(ctx context.Context, s app.Service, connect func(c
 	}
 }
 
-// stop drains the service and waits for its end. A nil one does nothing.
+// stop drains the service and waits for its end; where the mesh is gone nobody
+// waits for its work, and that is cut off. A nil one does nothing.
 func (b *served) stop() {
 	if b == nil {
+		return
+	}
+	if !b.nc.IsConnected() {
+		b.cut()
 		return
 	}
 	b.cancel()
 	if err := <-b.ended; err != nil {
 		b.log.Warn("the workspace's tools did not stop cleanly", "error", err)
 	}
+}
+
+func (b *served) cut() {
+	b.nc.Close()
+	b.signals <- os.Interrupt
+	b.signals <- os.Interrupt
+	b.cancel()
+	<-b.ended // what was cut off is told by who lost the mesh
 }

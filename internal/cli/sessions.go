@@ -173,7 +173,7 @@ func resumable(id string, err error) error {
 		return err
 	}
 	return frames.AsError(err).With(func(e *frames.Error) {
-		e.Message += fmt.Sprintf(". The session is kept: go on with `weavebus sessions resume %s`", id)
+		e.Message += fmt.Sprintf(". Nothing is lost: when the mesh is back, go on with `weavebus sessions resume %s`", id)
 	})
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,7 +45,8 @@ func (cmd *upCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	if err := cmd.announce(c, h); err != nil {
+	if err := errors.Join(cmd.announce(c, h), c.out.failure()); err != nil {
+		h.stop()
 		return err
 	}
 	err = <-h.ended
@@ -191,8 +193,10 @@ func (cmd *initCmd) Run(c *console) error {
 	if cmd.Replicas != nil {
 		cfg.Replicas = *cmd.Replicas
 	}
+	ctx, stopHearing := bus.UntilRefused(ctx, nc)
+	defer stopHearing()
 	if err := assets.Ensure(ctx, js, cfg); err != nil {
-		return err
+		return orCause(ctx, err)
 	}
 	if c.JSON {
 		return c.print(map[string]any{"prefix": c.Prefix, "ready": true})

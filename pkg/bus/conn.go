@@ -144,6 +144,8 @@ func (c *Conn) send(m *nats.Msg) error {
 		return nil
 	case errors.Is(err, nats.ErrMaxPayload):
 		return frames.NewError(frames.CodeTooLarge, "message of %d bytes: %w", len(m.Data), err)
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		return frames.NewError(frames.CodeUnavailable, "the connection to the mesh is lost; it is being made again")
 	case errors.Is(err, nats.ErrBadSubject):
 		return frames.NewError(frames.CodeValidationInput, "subject %q: %w", m.Subject, err)
 	}

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"regexp"
@@ -99,9 +100,31 @@ func (c *Conn) refusal() error {
 	return nil
 }
 
+func (c *Conn) denied(what, subject string) *frames.Error { return denied(c.identity, what, subject) }
+
 // denied says what may not be, in other words than the server's.
-func (c *Conn) denied(what, subject string) *frames.Error {
+func denied(identity, what, subject string) *frames.Error {
 	return frames.NewError(frames.CodeDenied,
-		"the NATS server does not let identity %s %s %s with this key: use the key of %s, or be the identity that the key belongs to",
-		c.identity, what, subject, c.identity)
+		"the NATS server does not let identity %s %s %s with this key: check that the key is that of %s, and what %s may do",
+		identity, what, subject, identity, identity)
+}
+
+// UntilRefused gives a context that ends, with DENIED as its cause, when the
+// server refuses what is published or subscribed on nc. It is for connections
+// without a [Conn], such as those that JetStream is used on: its requests would
+// wait for their time-out.
+func UntilRefused(ctx context.Context, nc *nats.Conn) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	next := nc.ErrorHandler()
+	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		if subject, publish, ok := readRefusal(err); ok && publish {
+			cancel(denied(nc.Opts.Name, "publish to", subject))
+		} else if ok {
+			cancel(denied(nc.Opts.Name, "read", subject))
+		}
+		if next != nil {
+			next(nc, sub, err)
+		}
+	})
+	return ctx, func() { cancel(context.Canceled) }
 }

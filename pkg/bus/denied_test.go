@@ -93,3 +93,16 @@ func TestConnectWithSomebodyElsesKey(t *testing.T) {
 	_, err := bus.Connect(t.Context(), bus.Dial{URL: m.Server().ClientURL(), Identity: "you", SeedFile: m.Server().SeedFile("me")})
 	wantDenied(t, err, "_INBOX.you.")
 }
+
+func TestUntilRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		nc := r.mesh.Connect(t, "local", nats.ErrorHandler(nil), nats.Name("local"))
+		ctx, stop := bus.UntilRefused(t.Context(), nc)
+		defer stop()
+		if err := nc.Publish("$JS.API.INFO", nil); err != nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		wantDenied(t, context.Cause(ctx), "$JS.API.INFO")
+	})
+}

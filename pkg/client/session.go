@@ -264,8 +264,7 @@ func (r *reader) judge(err error) error {
 
 func (s *Session) gone(err error) error {
 	return frames.NewError(frames.CodeUnavailable,
-		"the mesh has not answered for session %s for %v; what the session did is kept, and can be read again when the mesh is back: %w",
-		s.ID, s.cfg.outage, err)
+		"the mesh has not answered for session %s for %v: %w", s.ID, s.cfg.outage, err)
 }
 
 func (r *reader) read(ctx context.Context, m *nats.Msg) ([]frames.Frame, error) {
