@@ -17,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/weavebus/weavebus/internal/natsd"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/client"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -46,7 +47,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"mesh": meshUp, "exits": exits, "halt": meshHalt, "await": await, "begin": begin,
+			"mesh": meshUp, "exits": exits, "halt": meshHalt, "await": await, "begin": begin, "server": server,
 		},
 	})
 }
@@ -148,6 +149,17 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%s did not come", args[0])
 		}
 	}
+}
+
+// server runs a NATS server without streams and services until the script's end.
+func server(ts *testscript.TestScript, _ bool, _ []string) {
+	ctx := context.Background()
+	dir := ts.MkAbs("server")
+	s, err := natsd.Start(ctx, natsd.Config{StateDir: dir})
+	ts.Check(err)
+	ts.Setenv("URL", s.ClientURL())
+	ts.Setenv("STATE", dir)
+	ts.Defer(func() { ts.Check(s.Shutdown(ctx)) })
 }
 
 // begin starts a session on the mesh, and says nothing to it.

@@ -48,17 +48,22 @@ type commands struct {
 
 // globals are the flags that every command has.
 type globals struct {
-	models `group:"Models"`
+	meshFlags `group:"Mesh"`
+	models    `group:"Models"`
 
-	NATS     string `name:"nats" placeholder:"URL" help:"NATS server to use. Default: the mesh that runs on the state folder, else one started in this process." env:"WEAVEBUS_NATS"`
-	Nkey     string `name:"nkey" placeholder:"FILE" help:"File with the nkey seed of the identity. Default: that of the state folder." env:"WEAVEBUS_NKEY"`
-	As       string `name:"as" placeholder:"CALLER" help:"Caller to speak as." default:"me" env:"WEAVEBUS_AS"`
-	Prefix   string `name:"prefix" placeholder:"wb" help:"Prefix of the mesh's subjects. Default: that of the mesh that is joined, else wb." env:"WEAVEBUS_PREFIX"`
-	Mesh     string `name:"mesh" help:"Name of the mesh: it chooses the state folder." default:"default" env:"WEAVEBUS_MESH"`
-	State    string `name:"state" placeholder:"DIR" help:"State folder. Default: $XDG_STATE_HOME/weavebus/MESH, or ~/.local/state/weavebus/MESH." env:"WEAVEBUS_STATE"`
 	Config   string `name:"config" placeholder:"FILE" help:"YAML file with flags by their names. Default: $XDG_CONFIG_HOME/weavebus/config.yaml, if it is there." env:"WEAVEBUS_CONFIG"`
 	JSON     bool   `name:"json" help:"Print for machines: one JSON value, or one a line." env:"WEAVEBUS_JSON"`
 	LogLevel string `name:"log-level" help:"Log at this level and above (debug, info, warn, error)." enum:"debug,info,warn,error" default:"warn" env:"WEAVEBUS_LOG_LEVEL"`
+}
+
+// meshFlags say which mesh, and who speaks to it.
+type meshFlags struct {
+	NATS   string `name:"nats" placeholder:"URL" help:"NATS server to use. Default: the mesh that runs on the state folder, else one started in this process." env:"WEAVEBUS_NATS"`
+	Nkey   string `name:"nkey" placeholder:"FILE" help:"File with the nkey seed of the identity. Default: that of the state folder." env:"WEAVEBUS_NKEY"`
+	As     string `name:"as" placeholder:"CALLER" help:"Caller to speak as." default:"me" env:"WEAVEBUS_AS"`
+	Prefix string `name:"prefix" placeholder:"wb" help:"Prefix of the mesh's subjects. Default: that of the mesh that is joined, else wb." env:"WEAVEBUS_PREFIX"`
+	Mesh   string `name:"mesh" help:"Name of the mesh: it chooses the state folder." default:"default" env:"WEAVEBUS_MESH"`
+	State  string `name:"state" placeholder:"DIR" help:"State folder. Default: $XDG_STATE_HOME/weavebus/MESH, or ~/.local/state/weavebus/MESH." env:"WEAVEBUS_STATE"`
 }
 
 // console is what a command talks to.
@@ -94,6 +99,22 @@ func isTerminal(f *os.File) bool {
 	return term.IsTerminal(int(f.Fd()))
 }
 
+// help shows a command's own flags; those that every command has stand in the help
+// of the whole only.
+func help(options kong.HelpOptions, ctx *kong.Context) error {
+	if ctx.Selected() == nil {
+		return kong.DefaultHelpPrinter(options, ctx)
+	}
+	for _, f := range ctx.Model.Flags {
+		f.Hidden = f.Hidden || f.Name != "help" && f.Name != "json"
+	}
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(ctx.Stdout, "\nFlags that every command has, such as --nats, --as, --state and --scripts: weavebus --help")
+	return err
+}
+
 // exited is how kong's help and version leave: it is caught in main.
 type exited int
 
@@ -125,7 +146,7 @@ func (c *console) command(args []string) (code int) {
 	parser, err := kong.New(&grammar, kong.Name("weavebus"), kong.Writers(c.out, c.err),
 		kong.Description("A message-bus mesh for the tools of LLM agents."),
 		kong.UsageOnError(), kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Help(help),
 		kong.Resolvers(files...), kong.Bind(c))
 	if err != nil {
 		return c.fail(frames.NewError(frames.CodeInternal, "command line: %w", err))

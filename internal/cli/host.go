@@ -36,6 +36,7 @@ type hostConfig struct {
 	services []app.Service
 	signals  <-chan os.Signal
 	admin    string
+	onDrain  func(services []string)
 }
 
 // startServer starts the embedded server and makes the streams.
@@ -98,7 +99,7 @@ func (c *console) startHost(ctx context.Context, state string, cfg hostConfig) (
 	go func() {
 		h.ended <- app.Run(running, app.Config{
 			Services: cfg.services, Connect: h.connectNATS, Prefix: c.Prefix, Signals: cfg.signals,
-			AdminAddr: cfg.admin, OnReady: func() { close(ready) }, Log: c.log,
+			AdminAddr: cfg.admin, OnReady: func() { close(ready) }, OnDrain: cfg.onDrain, Log: c.log,
 		})
 	}()
 	select {

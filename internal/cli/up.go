@@ -39,8 +39,9 @@ func (cmd *upCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
+	end := &ending{c: c}
 	h, err := c.startHost(ctx, state, hostConfig{
-		port: cmd.Port, sync: cmd.Sync, services: services, signals: c.signals, admin: cmd.Admin,
+		port: cmd.Port, sync: cmd.Sync, services: services, signals: c.signals, admin: cmd.Admin, onDrain: end.drain,
 	})
 	if err != nil {
 		return err
@@ -52,6 +53,7 @@ func (cmd *upCmd) Run(c *console) error {
 	err = <-h.ended
 	h.ended <- nil
 	h.stop()
+	end.done(err)
 	return stopped(err)
 }
 
@@ -147,13 +149,16 @@ func (cmd *serveCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	return stopped(app.Run(context.Background(), app.Config{
-		Services: services, Prefix: c.Prefix, Signals: c.signals, AdminAddr: cmd.Admin, Log: c.log,
+	end := &ending{c: c}
+	err = app.Run(context.Background(), app.Config{
+		Services: services, Prefix: c.Prefix, Signals: c.signals, AdminAddr: cmd.Admin, OnDrain: end.drain, Log: c.log,
 		OnReady: func() { c.note("weavebus: %s ready on %s", strings.Join(cmd.Roles, ", "), c.NATS) },
 		Connect: func(ctx context.Context, identity string) (*nats.Conn, error) {
 			return cmd.connect(ctx, c, state, identity)
 		},
-	}))
+	})
+	end.done(err)
+	return stopped(err)
 }
 
 func (cmd *serveCmd) connect(ctx context.Context, c *console, state, identity string) (*nats.Conn, error) {
