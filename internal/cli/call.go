@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -82,14 +83,22 @@ func (cmd *callCmd) call(ctx context.Context, c *console, m *mesh, args json.Raw
 	if cmd.Timeout != nil {
 		opts = append(opts, client.WithTimeout(*cmd.Timeout))
 	}
-	for f, err := range m.client.CallStream(ctx, cmd.Tool, args, opts...) {
+	return c.showCall(m.client.CallStream(ctx, cmd.Tool, args, opts...))
+}
+
+// showCall shows what a running tool says, and its result.
+func (c *console) showCall(call iter.Seq2[frames.Frame, error]) error {
+	var out toolOutput
+	for f, err := range call {
 		if err != nil {
+			out.end(c)
 			return err
 		}
 		if f.Type != frames.TypeToolResult {
-			c.toolOutput(f)
+			out.show(c, &f)
 			continue
 		}
+		out.end(c)
 		res, err := f.Result()
 		if err != nil {
 			return err
@@ -99,15 +108,26 @@ func (cmd *callCmd) call(ctx context.Context, c *console, m *mesh, args json.Raw
 	return frames.NewError(frames.CodeNoResult, "the call ended without a result")
 }
 
-// toolOutput shows what a running tool says.
-func (c *console) toolOutput(f frames.Frame) {
-	switch {
+// toolOutput is what a running tool says, on stderr.
+type toolOutput struct{ open bool } // open: the line is not ended
+
+func (o *toolOutput) show(c *console, f *frames.Frame) {
+	switch text := f.Text(); {
 	case c.JSON:
-	case f.Type == frames.TypeText:
-		fmt.Fprint(c.err, f.Text())
 	case f.Type == frames.TypeProgress:
-		c.note("%s", progressLine(&f))
+		o.end(c)
+		c.note("%s", progressLine(f))
+	case text != "":
+		fmt.Fprint(c.err, text)
+		o.open = !strings.HasSuffix(text, "\n")
 	}
+}
+
+func (o *toolOutput) end(c *console) {
+	if o.open {
+		c.note("")
+	}
+	o.open = false
 }
 
 // progressLine gives "1/2 reading", as far as a PROGRESS says.

@@ -170,17 +170,18 @@ type report struct {
 }
 
 func (r *report) add(findings ...finding) error {
+	c := r.c
 	for _, f := range findings {
 		r.failed = r.failed || f.Status == "fail"
-		if r.c.JSON {
-			if err := r.c.print(f); err != nil {
+		if c.JSON {
+			if err := c.print(f); err != nil {
 				return err
 			}
 			continue
 		}
-		r.c.say("%-4s %s: %s", f.Status, f.Check, f.Found)
+		c.say("%-4s %s: %s", f.Status, f.Check, f.Found)
 		if f.Do != "" {
-			r.c.say("     → %s", f.Do)
+			c.say("     → %s", f.Do)
 		}
 	}
 	return nil

@@ -25,10 +25,19 @@ func checkState(dir string) []finding {
 	if _, err := readMeshFile(dir); err != nil {
 		found = append(found, finding{"state", "warn", err.Error(), "stop the mesh that runs on it, if one does, and start it again"})
 	}
+	if err := tryWrite(filepath.Join(dir, "doctor.tmp")); err != nil {
+		found = append(found, finding{"state", "fail", "cannot be written: " + err.Error(), "make room on its disk, or its folder writable; then start the mesh again"})
+	}
 	if len(found) > 0 {
 		return found
 	}
 	return []finding{{"state", "ok", dir + " is private", ""}}
+}
+
+// tryWrite writes a file as a mesh would, and removes it.
+func tryWrite(path string) error {
+	defer func() { _ = os.Remove(path) }() // what is left of it is overwritten next time
+	return os.WriteFile(path, make([]byte, 64<<10), 0o600)
 }
 
 // openOnes names the folders and keys that others may read, or that cannot be used.

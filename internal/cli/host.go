@@ -210,5 +210,5 @@ func (b *served) cut() {
 	b.signals <- os.Interrupt
 	b.signals <- os.Interrupt
 	b.cancel()
-	<-b.ended // what was cut off is told by who lost the mesh
+	b.log.Debug("the workspace's tools were cut off", "error", <-b.ended)
 }

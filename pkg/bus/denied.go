@@ -71,33 +71,30 @@ func (c *Conn) refused(err error) {
 	}
 }
 
-func (c *Conn) refusedSubscription(subject string) *frames.Error {
+func (c *Conn) refusedSubscription(subject string) {
 	denied := c.denied("read", subject)
 	c.refusals.mu.Lock()
 	if c.refusals.first == nil {
 		c.refusals.first = denied
 	}
-	first := c.refusals.first
 	c.refusals.mu.Unlock()
 	if subject == c.inbox.subject() {
 		c.inbox.end(denied)
 	}
-	return first
 }
 
 // refusal gives DENIED where the server refused a subscription of the connection.
 func (c *Conn) refusal() error {
-	c.refusals.mu.Lock()
-	first := c.refusals.first
-	c.refusals.mu.Unlock()
-	if first != nil {
-		return first
-	}
 	// The handler may be behind; what the server said last is known at once.
 	if subject, publish, ok := readRefusal(c.nc.LastError()); ok && !publish {
-		return c.refusedSubscription(subject)
+		c.refusedSubscription(subject)
 	}
-	return nil
+	c.refusals.mu.Lock()
+	defer c.refusals.mu.Unlock()
+	if c.refusals.first == nil {
+		return nil
+	}
+	return c.refusals.first
 }
 
 func (c *Conn) denied(what, subject string) *frames.Error { return denied(c.identity, what, subject) }

@@ -15,6 +15,10 @@ import (
 // answer; the holder of an open exchange sends TICK each 5 s.
 const SilenceLimit = 15 * time.Second
 
+// ReasonSlowReader is the reason of the NO_RESULT that ends an exchange whose
+// answers come faster than they are read.
+const ReasonSlowReader = "slow_reader"
+
 // maxBuffered bounds what an exchange holds for a slow reader.
 const (
 	maxBufferedFrames = 16 << 10
@@ -85,7 +89,7 @@ func (x *Exchange) push(f *frames.Frame) {
 	}
 	x.bytes += len(f.Content) + len(f.Value)
 	if len(x.queue) >= maxBufferedFrames || x.bytes > maxBufferedBytes {
-		x.err = frames.NewError(frames.CodeNoResult, "answers come faster than they are read")
+		x.err = frames.NewError(frames.CodeNoResult, "answers come faster than they are read").WithReason(ReasonSlowReader)
 		return
 	}
 	x.queue = append(x.queue, *f)

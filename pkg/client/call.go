@@ -91,7 +91,7 @@ func (c *Client) CallStream(ctx context.Context, tool string, args any, opts ...
 		}
 		defer r.x.Close()
 		left, err := r.read(ctx, yield)
-		if left || (ctx.Err() != nil && !r.answered) {
+		if left || (ctx.Err() != nil && !r.answered) || tooSlow(err) {
 			if unheard := c.giveUp(context.WithoutCancel(ctx), r.x, r.id); unheard != nil {
 				err = errors.Join(err, unheard)
 			}
@@ -100,6 +100,11 @@ func (c *Client) CallStream(ctx context.Context, tool string, args any, opts ...
 			yield(frames.Frame{}, err)
 		}
 	}
+}
+
+// tooSlow reports whether the call goes on although its answers cannot be read.
+func tooSlow(err error) bool {
+	return err != nil && frames.AsError(err).Reason == bus.ReasonSlowReader
 }
 
 // running is a call that was sent.
@@ -192,7 +197,9 @@ func (c *Client) giveUp(ctx context.Context, x *bus.Exchange, id string) error {
 	for f, err := range x.All(ctx) {
 		ended = err == nil && f.Type == frames.TypeEnd
 	}
-	stop()
+	if ended {
+		stop()
+	}
 	if err := <-acknowledged; !ended {
 		return err
 	}

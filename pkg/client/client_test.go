@@ -290,3 +290,28 @@ func TestCallOptionsAreChecked(t *testing.T) {
 		}
 	})
 }
+
+// Output that nobody reads ends the call, and it is stopped.
+func TestReaderThatIsTooSlow(t *testing.T) {
+	withRouter(t, func(t *testing.T, r *rig) {
+		r.calls(func(q *bus.Request, _ *frames.Frame) {
+			for range 20_000 {
+				_ = q.Send(frames.Text("x"))
+			}
+			_ = q.End(frames.EndCompleted, frames.Result(&frames.ToolResult{}))
+		})
+		r.on(r.router.Ctl("*"), "", func(_ context.Context, q *bus.Request) {
+			r.ended.Add(1)
+			_ = q.End(frames.EndCompleted)
+		})
+		var last error
+		for _, err := range r.CallStream(t.Context(), "flood", nil) {
+			synctest.Wait() // all that comes has come
+			last = err
+		}
+		wantCode(t, last, frames.CodeNoResult)
+		if r.ended.Load() != 1 {
+			t.Error("the call was not stopped")
+		}
+	})
+}

@@ -47,12 +47,13 @@ func withLine(t *testing.T, test func(t *testing.T, a *away)) {
 func (a *away) readEnd(t *testing.T, after uint64) (got string, took time.Duration, err error) {
 	t.Helper()
 	start := time.Now()
+	var all []string
 	for f, e := range a.Frames(t.Context(), after) {
 		if err = e; err == nil {
-			got += f.Text() + f.Reason()
+			all = append(all, f.Text()+f.Reason())
 		}
 	}
-	return got, time.Since(start), err
+	return strings.Join(all, ""), time.Since(start), err
 }
 
 func within(t *testing.T, took, least, most time.Duration) {
