@@ -14,8 +14,9 @@ import (
 
 // toolsCmd lists tools.
 type toolsCmd struct {
-	List toolsListCmd `cmd:"" default:"withargs" help:"List the tools."`
-	Show toolsShowCmd `cmd:"" help:"Show a tool's whole declaration."`
+	List   toolsListCmd   `cmd:"" default:"withargs" help:"List the tools."`
+	Show   toolsShowCmd   `cmd:"" help:"Show a tool's whole declaration."`
+	Export toolsExportCmd `cmd:"" help:"Print the tools that can be called in the form of a model provider, the Vercel AI SDK or MCP."`
 }
 
 type toolsListCmd struct {

@@ -7,8 +7,12 @@
 //	func TestMalformedArgumentsAreForgotten(t *testing.T) {
 //
 // A command line script does the same in a line of its own: # contract: P16.
+// A test, or an entry of its table, names the cases of docs/cases.md in a
+// comment of the form "// case: WS-C06".
+//
 // The package's test fails when table and tests disagree. With -update it
-// writes the table's column of tests, and marks rows that have one as done:
+// writes the table's column of tests, and marks rows of the parts in work that
+// have one as done:
 //
 //	go test ./internal/contracttest -update
 package contracttest

@@ -55,15 +55,16 @@ func splitTests(cell string) []string {
 	return strings.FieldsFunc(cell, func(r rune) bool { return r == ',' || r == ' ' || r == '`' })
 }
 
-// Fill returns the table's text with the tests that name each row, rows that
-// have one marked as done, and the counts brought up to date. A row that is
-// not applicable stays so.
+// Fill returns the table's text with the tests that name each row, the rows of
+// the parts in work that have one marked as done, and the counts brought up to
+// date. A row that is not applicable stays so, and one that a later part builds
+// in full: its tests show how far it is.
 func (t *Table) Fill(tests []Test) string {
 	proofs := byRow(tests)
 	filled := &Table{lines: slices.Clone(t.lines)}
 	for _, row := range t.Rows {
 		row.Tests = proofs[row.ID]
-		if len(row.Tests) > 0 && !strings.HasPrefix(row.State, prefixNotAppliable) {
+		if len(row.Tests) > 0 && slices.Contains(inWork(), row.State) {
 			row.State = stateDone
 		}
 		filled.Rows = append(filled.Rows, row)
@@ -75,11 +76,14 @@ func (t *Table) Fill(tests []Test) string {
 
 // String returns the row as a line of the table.
 func (r Row) String() string {
-	var tests string
-	if len(r.Tests) > 0 {
-		tests = "`" + strings.Join(r.Tests, "`, `") + "`"
+	return fmt.Sprintf("| %s | %s | %s | %s |", r.ID, r.Behaviour, r.State, codeList(r.Tests))
+}
+
+func codeList(names []string) string {
+	if len(names) == 0 {
+		return ""
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s |", r.ID, r.Behaviour, r.State, tests)
+	return "`" + strings.Join(names, "`, `") + "`"
 }
 
 // byRow returns the sorted names of the tests that prove each row.

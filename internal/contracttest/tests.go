@@ -43,8 +43,7 @@ func FindTests(root fs.FS) (tests []Test, problems []string, err error) {
 }
 
 func read(root fs.FS, name string) (tests []Test, problems []string, err error) {
-	isTest := strings.HasSuffix(name, "_test.go") && !strings.Contains(name, "testdata/")
-	isScript := path.Ext(name) == ".txtar" && path.Base(path.Dir(name)) == "script"
+	isTest, isScript := testFile(name)
 	if !isTest && !isScript {
 		return nil, nil, nil
 	}
@@ -57,6 +56,12 @@ func read(root fs.FS, name string) (tests []Test, problems []string, err error) 
 		return tests, problems, nil
 	}
 	return readGo(name, text)
+}
+
+// testFile tells Go tests and command line scripts from other files.
+func testFile(name string) (isGo, isScript bool) {
+	isGo = strings.HasSuffix(name, "_test.go") && !strings.Contains(name, "testdata/")
+	return isGo, path.Ext(name) == ".txtar" && path.Base(path.Dir(name)) == "script"
 }
 
 func readScript(name, text string) (tests []Test, problems []string) {

@@ -19,15 +19,16 @@ func (a *attempt) answer(m frames.Message, err error) {
 	}
 	for i := range m.Frames {
 		f := &m.Frames[i]
-		if !a.inOrder(f.Seq) {
-			a.stop(a.noResult("one of its answers is missing"), 0)
+		inOrder, wanted := a.hear(f.Seq)
+		if !inOrder {
+			a.giveUp(a.noResult("one of its answers is missing"))
 			return
 		}
 		if f.Type == frames.TypeEnd {
 			a.ended()
 			return // what stands behind END is nobody's
 		}
-		a.take(f)
+		a.take(f, wanted)
 	}
 }
 
@@ -43,26 +44,30 @@ func (r *running) interrupted() *frames.Error {
 	return frames.Interrupted(r.Tool, "").WithReplay(r.Declaration.ReplaySafe())
 }
 
-// inOrder counts an answer. One without a number is not checked.
-func (a *attempt) inOrder(seq uint64) bool {
+// hear counts an answer; one without a number is not checked. wanted says that
+// the call waits for this attempt.
+func (a *attempt) hear(seq uint64) (inOrder, wanted bool) {
 	a.lane.mu.Lock()
 	defer a.lane.mu.Unlock()
 	a.heard = time.Now()
+	wanted = a.phase == runs || a.phase == cancelling
 	if seq == 0 {
-		return true
+		return true, wanted
 	}
 	a.seq++
-	return seq == a.seq
+	return seq == a.seq, wanted
 }
 
-func (a *attempt) take(f *frames.Frame) {
+func (a *attempt) take(f *frames.Frame, wanted bool) {
 	switch f.Type {
 	case frames.TypeToolResult:
 		a.keep(f)
 	case frames.TypeError: // never right for a call, but it says what happened
 		a.keep(&frames.Frame{Content: frames.Fields{{Key: "isError", Value: frames.Value(true)}, {Key: "error", Value: f.Content}}.Raw()})
 	case frames.TypeText, frames.TypeProgress, frames.TypeTick: // what else a tool says could be taken for its caller's own
-		a.tell(f)
+		if wanted {
+			a.tell(f)
+		}
 	}
 }
 
@@ -78,30 +83,46 @@ func (r *running) tell(f *frames.Frame) {
 	}
 }
 
-// keep holds the first result until END.
+// keep holds the first result until END. One that names another call, or another
+// tool, is not this call's.
 func (a *attempt) keep(f *frames.Frame) {
-	res, err := f.Result()
-	if err != nil {
-		res = failed(err)
+	foreign := f.ToolCallID != "" && f.ToolCallID != a.ID || f.Name != "" && f.Name != a.Tool
+	var res *frames.ToolResult
+	if !foreign {
+		var err error
+		if res, err = f.Result(); err != nil {
+			res = failed(err)
+		}
 	}
 	a.lane.mu.Lock()
 	defer a.lane.mu.Unlock()
-	if a.result == nil {
-		a.result = res
+	switch {
+	case foreign:
+		a.foreign = true
+		a.d.stats.foreign.Add(1)
+	case a.result == nil:
+		a.result, a.unsaid = res, saysNothing(f, res.Err)
+	default:
+		a.d.stats.late.Add(1)
 	}
 }
 
 // ended is the end of the tool's exchange.
 func (a *attempt) ended() {
 	a.lane.mu.Lock()
-	res, stopped := a.result, a.stopped
+	res, stopped, foreign := a.result, a.stopped, a.foreign
+	if a.phase == abandoned && res != nil {
+		a.d.stats.late.Add(1)
+	}
 	a.lane.mu.Unlock()
 	switch {
 	case res == nil && stopped != nil:
 		a.end(failed(started(stopped)))
+	case res == nil && foreign:
+		a.end(failed(a.noResult("the one that came names another call")))
 	case res == nil:
 		a.end(failed(a.noResult("its exchange held none")))
-	case refusal(res):
+	case a.refuses(res):
 		a.elsewhere(res.Err)
 	case res.Err != nil && res.Err.Code == frames.CodeCancelled && stopped != nil:
 		res.Err = stopped.With(func(e *frames.Error) { e.Effect = res.Err.Effect })
@@ -113,10 +134,14 @@ func (a *attempt) ended() {
 	}
 }
 
-// refusal reports whether an instance refused a call before its start, so that
-// another may take it.
-func refusal(res *frames.ToolResult) bool {
-	return res.Err != nil && res.Err.Code == frames.CodeBusy && res.Err.Effect == frames.EffectNone
+// refuses reports whether an instance refused a call before its start, so that
+// another may take it. To an attempt beyond the first that is also the attempt
+// before, which was told to stop and still runs there.
+func (a *attempt) refuses(res *frames.ToolResult) bool {
+	if res.Err == nil || res.Err.Effect != frames.EffectNone {
+		return false
+	}
+	return res.Err.Code == frames.CodeBusy || res.Err.Code == frames.CodeConflict && a.index > 0
 }
 
 // unstarted is why a call was stopped that no tool has seen.
@@ -140,6 +165,7 @@ func (a *attempt) checked(res *frames.ToolResult) *frames.ToolResult {
 		err := frames.TooLarge("result of tool "+a.Tool, int64(n), int64(most))
 		return failed(err.With(func(e *frames.Error) { e.Effect = frames.EffectDone }))
 	}
+	a.tidy(res)
 	if res.Err != nil {
 		return res
 	}

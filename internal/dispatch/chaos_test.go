@@ -19,8 +19,9 @@ import (
 // chaos is a mesh in which everything goes wrong that can.
 type chaos struct {
 	*world
-	mu  sync.Mutex
-	rnd *rand.Rand
+	decl frames.Declaration
+	mu   sync.Mutex
+	rnd  *rand.Rand
 }
 
 func (c *chaos) upTo(n int) int {
@@ -75,8 +76,9 @@ func (c *chaos) answer(nc *nats.Conn, m *nats.Msg) {
 
 // instance serves echo until it ends in one of the ways in which instances do.
 func (c *chaos) instance(id string) {
-	ms := int64(300)
-	f := c.unheard(id, frames.Declaration{Name: "echo", Concurrency: 1 + c.upTo(4), TimeoutMs: &ms}, func(nc *nats.Conn, m *nats.Msg) {
+	d := c.decl
+	d.Concurrency = 1 + c.upTo(4)
+	f := c.unheard(id, d, func(nc *nats.Conn, m *nats.Msg) {
 		go c.answer(nc, m)
 	})
 	for range 1 + c.upTo(20) {
@@ -94,7 +96,8 @@ func (c *chaos) instance(id string) {
 func (c *chaos) call(id int, results *atomic.Int64, wg *sync.WaitGroup) {
 	q := call(fmt.Sprint(id))
 	q.Caller = fmt.Sprint("caller-", id%3)
-	q.Arguments = fmt.Appendf(nil, `{"id":%d}`, id)
+	q.Arguments = fmt.Appendf(nil, `{"id":%d}`, id%50)
+	q.Depth = id % 2
 	p, err := c.d.Prepare(c.t.Context(), q)
 	if err != nil {
 		return // there is no instance now
@@ -118,6 +121,22 @@ func (c *chaos) call(id int, results *atomic.Int64, wg *sync.WaitGroup) {
 	}
 }
 
+// chaotic is the tool of a seed: some may be tried again, some have locks.
+func chaotic(seed uint64) frames.Declaration {
+	ms := int64(300)
+	d := frames.Declaration{Name: "echo", TimeoutMs: &ms}
+	if seed%3 == 0 {
+		d.Retries, d.Replay = 2, frames.ReplaySafe
+	}
+	if seed%4 == 0 {
+		d.LockKey = "id"
+	}
+	if seed%5 == 0 {
+		d.IdleTimeoutMs = 100
+	}
+	return d
+}
+
 // Whatever tools, instances, callers and the connection do: each call has one
 // result, and in the end nothing is held for it.
 //
@@ -127,7 +146,7 @@ func TestEachCallHasOneResult(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, dispatch.Config{QueueLimit: 40, QueueWait: 2 * time.Second, CancelGrace: 50 * time.Millisecond}, func(t *testing.T, w *world) {
-				c := &chaos{world: w, rnd: rand.New(rand.NewPCG(seed, 1))}
+				c := &chaos{world: w, decl: chaotic(seed), rnd: rand.New(rand.NewPCG(seed, 1))}
 				var instances, callers, calls sync.WaitGroup
 				for i := range 8 {
 					instances.Go(func() {

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weavebus/weavebus/internal/registry"
@@ -31,6 +32,9 @@ type Config struct {
 	// CancelGrace is how long a cancelled call waits for the tool's own last
 	// word. Default: 1 s.
 	CancelGrace time.Duration
+	// DefaultTimeout is the time-out of tools that declare none. Default: 30 s; at
+	// most 1 h.
+	DefaultTimeout time.Duration
 	// MaxBytes is how many bytes of arguments all calls together may hold.
 	// Default: 256 MiB.
 	MaxBytes int
@@ -46,10 +50,14 @@ func (c Config) Validate() error {
 	}{
 		{"QueueLimit", int64(c.QueueLimit)}, {"QueueWait", int64(c.QueueWait)},
 		{"CancelGrace", int64(c.CancelGrace)}, {"MaxBytes", int64(c.MaxBytes)},
+		{"DefaultTimeout", int64(c.DefaultTimeout)},
 	} {
 		if f.v < 0 {
 			return frames.NewError(frames.CodeValidationInput, "%s: %d, want 0 for the default or more", f.name, f.v)
 		}
+	}
+	if c.DefaultTimeout > frames.MaxTimeout {
+		return frames.NewError(frames.CodeValidationInput, "DefaultTimeout: %v, want at most %v", c.DefaultTimeout, frames.MaxTimeout)
 	}
 	return nil
 }
@@ -64,6 +72,9 @@ func (c Config) withDefaults() Config {
 	if c.CancelGrace == 0 {
 		c.CancelGrace = time.Second
 	}
+	if c.DefaultTimeout == 0 {
+		c.DefaultTimeout = frames.DefaultTimeout
+	}
 	if c.MaxBytes == 0 {
 		c.MaxBytes = 256 << 20
 	}
@@ -77,6 +88,8 @@ func (c Config) withDefaults() Config {
 const (
 	// busyPause is how long an instance is left alone after it refused a call.
 	busyPause = 25 * time.Millisecond
+	// aheadPause is how long no call is sent ahead after one was refused.
+	aheadPause = time.Second
 	// holdSlot is how long the slot of a call that was given up is held for the
 	// tool to end.
 	holdSlot = 30 * time.Second
@@ -91,8 +104,10 @@ type Dispatcher struct {
 	reg  *registry.Registry
 	cfg  Config
 
+	stats struct{ late, foreign, retries atomic.Uint64 }
+
 	mu     sync.Mutex
-	lanes  map[string]*lane
+	lanes  map[laneKey]*lane
 	calls  map[callKey]*running
 	bytes  int             // of the calls' arguments
 	untold int             // calls whose caller was not told the result yet
@@ -106,7 +121,7 @@ type callKey struct{ caller, id string }
 func New(conn *bus.Conn, reg *registry.Registry, cfg Config) *Dispatcher {
 	d := &Dispatcher{
 		conn: conn, reg: reg, cfg: cfg.withDefaults(),
-		lanes: map[string]*lane{}, calls: map[callKey]*running{},
+		lanes: map[laneKey]*lane{}, calls: map[callKey]*running{},
 	}
 	reg.OnChange(d.changed)
 	reg.OnGone(d.gone)
@@ -144,7 +159,8 @@ func (d *Dispatcher) Run(ctx context.Context, p *Prepared) *frames.ToolResult {
 // not block. ctx carries trace headers only; cancel ends the call, with CANCELLED
 // unless the cause says otherwise.
 func (d *Dispatcher) Start(ctx context.Context, p *Prepared, done func(*frames.ToolResult)) (cancel func(cause error)) {
-	r := &running{Prepared: p, d: d, done: done, trace: bus.TraceHeader(ctx), queuedAt: time.Now()}
+	now := time.Now()
+	r := &running{Prepared: p, d: d, done: done, trace: bus.TraceHeader(ctx), lock: p.lockOf(), opened: now, queuedAt: now}
 	if err := d.register(r); err != nil {
 		done(failed(err))
 		return func(error) {}
@@ -169,14 +185,15 @@ func (d *Dispatcher) register(r *running) error {
 	d.calls[key] = r
 	d.bytes += len(r.Arguments)
 	d.untold++
-	r.lane = d.lanes[r.Tool]
+	at := laneKey{r.Tool, r.Depth}
+	r.lane = d.lanes[at]
 	if r.lane == nil {
-		r.lane = newLane(r.Tool)
-		d.lanes[r.Tool] = r.lane
+		r.lane = newLane(at)
+		d.lanes[at] = r.lane
 	}
 	r.lane.mu.Lock()
 	defer r.lane.mu.Unlock()
-	r.lane.calls[r] = struct{}{}
+	r.lane.open++
 	return nil
 }
 
@@ -215,6 +232,20 @@ func (d *Dispatcher) Cancel(caller, id string) bool {
 	return true
 }
 
+// Stats counts what happened to calls since the start.
+type Stats struct {
+	// LateResults came behind the one that counts, or after their call was
+	// answered; ForeignResults named another call.
+	LateResults, ForeignResults uint64
+	// Retries are attempts beyond the first.
+	Retries uint64
+}
+
+// Stats gives the counts so far.
+func (d *Dispatcher) Stats() Stats {
+	return Stats{d.stats.late.Load(), d.stats.foreign.Load(), d.stats.retries.Load()}
+}
+
 // InFlight gives how many callers were not told their result yet.
 func (d *Dispatcher) InFlight() int {
 	d.mu.Lock()
@@ -222,22 +253,29 @@ func (d *Dispatcher) InFlight() int {
 	return d.untold
 }
 
-// changed looks at a tool's queue again: there may be a new instance, or none.
-// The lane of a tool that is forgotten goes with it.
+// changed looks at a tool's queues again: there may be a new instance, or none.
+// The lanes of a tool that is forgotten go with it.
 func (d *Dispatcher) changed(tool string) {
-	d.mu.Lock()
-	l := d.lanes[tool]
-	if l != nil && d.reg.Get(tool) == nil {
-		l.mu.Lock()
-		if l.empty() {
-			delete(d.lanes, tool)
+	for depth := range MaxDepth + 1 {
+		if l := d.stillUsed(laneKey{tool, depth}); l != nil {
+			d.pump(l)
 		}
-		l.mu.Unlock()
 	}
-	d.mu.Unlock()
-	if l != nil {
-		d.pump(l)
+}
+
+// stillUsed gives a lane, and forgets it where it is empty and its tool forgotten.
+func (d *Dispatcher) stillUsed(at laneKey) *lane {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.lanes[at]
+	if l != nil && d.reg.Get(at.tool) == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.empty() {
+			delete(d.lanes, at)
+		}
 	}
+	return l
 }
 
 // gone looks after the calls that run on an instance that is no more. Those of a

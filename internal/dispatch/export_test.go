@@ -17,7 +17,7 @@ func (d *Dispatcher) Held() Held {
 		l.mu.Lock()
 		h.Lanes++
 		h.Queued += len(l.queue)
-		h.Calls = max(h.Calls, len(l.calls))
+		h.Calls = max(h.Calls, l.open)
 		for _, n := range l.loads {
 			h.Slots += n.slots
 		}
@@ -48,7 +48,7 @@ func (d *Dispatcher) CancelBeforeItIsSent(p *Prepared, done func(*frames.ToolRes
 }
 
 func (d *Dispatcher) begin(p *Prepared, done func(*frames.ToolResult)) *running {
-	r := &running{Prepared: p, d: d, done: done, queuedAt: time.Now()}
+	r := &running{Prepared: p, d: d, done: done, opened: time.Now(), queuedAt: time.Now()}
 	if err := d.register(r); err != nil {
 		panic(err)
 	}

@@ -215,3 +215,16 @@ func within(t *testing.T, d time.Duration) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// plainRaw serves a tool without an instance that answers with bytes.
+func (w *world) plainRaw(name, answer string) {
+	w.t.Helper()
+	f := &fake{w: w, conn: w.connect("local"), decl: frames.Declaration{Name: name}}
+	nc := f.conn.NATS()
+	_, err := nc.QueueSubscribe(f.conn.Tool(name), bus.QueueTools, func(m *nats.Msg) { _ = nc.Publish(m.Reply, []byte(answer)) })
+	f.must(err)
+	f.on(f.conn.Describe(), "", func(_ context.Context, q *bus.Request) {
+		_ = q.End(frames.EndCompleted, frames.Description(&f.decl))
+	})
+	f.must(f.conn.Flush(w.t.Context()))
+}

@@ -15,6 +15,9 @@ import (
 // the limits and fit the schema, the workspace has one owner. The error is an
 // *frames.Error whose effect is none.
 func (d *Dispatcher) Prepare(ctx context.Context, c Call) (*Prepared, error) {
+	if c.Depth < 0 || c.Depth > MaxDepth {
+		return nil, tooDeep(c.Depth)
+	}
 	t, err := d.Lookup(ctx, c.Tool)
 	if err != nil {
 		return nil, err
@@ -33,6 +36,10 @@ func (d *Dispatcher) Prepare(ctx context.Context, c Call) (*Prepared, error) {
 		return nil, frames.Denied(c.Tool, "a person has to confirm it, which cannot be asked for yet").WithReason("approval_required")
 	}
 	return &Prepared{Call: c, Declaration: t.Declaration, key: key}, nil
+}
+
+func tooDeep(depth int) *frames.Error {
+	return frames.NewError(frames.CodeLimit, "calls are nested %d deep, the limit is %d", depth, MaxDepth).WithReason("depth")
 }
 
 // Lookup gives a tool that has a live instance, else NOT_FOUND or UNAVAILABLE.

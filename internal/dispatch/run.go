@@ -7,7 +7,7 @@ import (
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
-// advance sends a new call, or puts it into its tool's queue.
+// advance sends a call, or puts it into its tool's queue.
 func (d *Dispatcher) advance(r *running) {
 	l, t := r.lane, d.reg.Get(r.Tool)
 	l.mu.Lock()
@@ -25,38 +25,65 @@ func (d *Dispatcher) advance(r *running) {
 	if len(l.queue) >= d.cfg.QueueLimit {
 		err := d.busy(l, t, "its queue is full")
 		l.mu.Unlock()
-		r.finish(failed(err))
+		r.finish(err)
 		return
 	}
 	l.queue = append(l.queue, r)
-	r.timer = time.AfterFunc(d.cfg.QueueWait, r.waitedTooLong)
+	r.wait(r.waitLeft(r.queuedAt), r.waitedTooLong)
 	l.mu.Unlock()
 	d.pump(l) // the tool may be gone, or an instance free, since it was looked at
 }
 
 // place reserves a slot for the call, under the lane's lock; nil where none is free.
 func (d *Dispatcher) place(r *running, t *registry.Tool) *attempt {
-	if t == nil {
+	if t == nil || r.lock != "" && r.lane.locked(r.lock) {
 		return nil
 	}
-	target, ok := r.lane.pick(r.key, t)
+	target, ahead, ok := r.lane.pick(r.key, t)
 	if !ok {
 		return nil
 	}
-	r.lane.take(target)
-	a := &attempt{running: r, target: target, decl: t.Declaration, sentAt: time.Now()}
+	now := time.Now()
+	if r.attempts == 0 {
+		r.begun = now
+	}
+	a := &attempt{
+		running: r, index: r.attempts, target: target, decl: t.Declaration,
+		sentAt: now, startedAt: now, ahead: ahead, waits: ahead, before: r.waited, limit: r.limit(now),
+	}
+	r.lane.take(a)
 	a.ask = d.conn.NewAsk(a.answer)
-	r.try, r.state, r.waited = a, sent, a.sentAt.Sub(r.queuedAt)
-	r.setTimer(r.timeout(), a.timedOut)
+	r.try, r.state = a, sent
+	r.attempts++
+	r.waited += now.Sub(r.queuedAt)
+	if r.waiting != nil {
+		r.waiting.Stop()
+	}
+	a.timer = time.AfterFunc(a.left(now), a.due)
 	return a
 }
 
-// setTimer replaces what ends the call's present state, under the lane's lock.
-func (r *running) setTimer(after time.Duration, f func()) {
-	if r.timer != nil {
-		r.timer.Stop()
+// wait replaces what ends the call's present wait, under the lane's lock.
+func (r *running) wait(after time.Duration, f func()) {
+	if r.waiting != nil {
+		r.waiting.Stop()
 	}
-	r.timer = time.AfterFunc(after, f)
+	r.waiting = time.AfterFunc(after, f)
+}
+
+// setTimer replaces what ends the attempt's present phase, under the lane's lock.
+func (a *attempt) setTimer(after time.Duration, f func()) {
+	a.timer.Stop()
+	a.timer = time.AfterFunc(after, f)
+}
+
+// waitLeft is how long a call may still wait for an instance.
+func (r *running) waitLeft(now time.Time) time.Duration {
+	left := r.d.cfg.QueueWait - now.Sub(r.queuedAt)
+	if r.attempts > 0 {
+		left = min(left, r.budget(now))
+	}
+	return max(left, 0)
 }
 
 // pump sends every queued call that has a free instance, in order, and ends
@@ -69,21 +96,22 @@ func (d *Dispatcher) pump(l *lane) {
 		d.send(a)
 	}
 	for _, r := range lost {
-		r.finish(failed(frames.Unavailable(l.tool)))
+		r.finish(frames.Unavailable(l.tool))
 	}
 }
 
 // takeReady takes calls out of the queue: those that have a slot now, and those
-// that nobody serves. Of each key it tries until the first that has to wait.
+// that nobody serves. Of each key, and of each lock, it tries until the first
+// that has to wait.
 func (d *Dispatcher) takeReady(l *lane) (ready []*attempt, lost []*running) {
 	if len(l.queue) == 0 {
 		return nil, nil
 	}
 	t := d.reg.Get(l.tool)
-	full := map[string]bool{}
+	full, locked := map[string]bool{}, map[string]bool{}
 	kept := l.queue[:0]
 	for _, r := range l.queue {
-		if full[r.key] {
+		if full[r.key] || r.lock != "" && locked[r.lock] {
 			kept = append(kept, r)
 			continue
 		}
@@ -95,7 +123,11 @@ func (d *Dispatcher) takeReady(l *lane) (ready []*attempt, lost []*running) {
 			lost = append(lost, r)
 			continue
 		}
-		full[r.key] = true
+		if r.lock != "" && l.locked(r.lock) {
+			locked[r.lock] = true
+		} else {
+			full[r.key] = true
+		}
 		kept = append(kept, r)
 	}
 	clear(l.queue[len(kept):])
@@ -120,7 +152,7 @@ func owns(s *registry.Served, key string) bool { return key == "" || s.Owns(key)
 // send publishes a call that has its slot. One that was stopped by now is not
 // sent; where it is stopped meanwhile, CANCEL goes out behind it once more.
 func (d *Dispatcher) send(a *attempt) {
-	if why := a.stoppedBefore(); why != nil {
+	if phase, why := a.standing(); phase != runs {
 		a.end(failed(unstarted(why)))
 		return
 	}
@@ -128,19 +160,21 @@ func (d *Dispatcher) send(a *attempt) {
 	if err == nil {
 		err = a.ask.Send(d.subject(a), data, a.trace)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		a.end(failed(err))
-	case a.stoppedBefore() != nil:
+		return
+	}
+	if phase, _ := a.standing(); phase == cancelling || phase == abandoned {
 		d.sendCancel(a)
 	}
 }
 
-// stoppedBefore says why the call is not to run any more; nil where it is.
-func (a *attempt) stoppedBefore() *frames.Error {
+// standing gives the attempt's phase, and why its call was stopped; nil where it
+// was not.
+func (a *attempt) standing() (phase, *frames.Error) {
 	a.lane.mu.Lock()
 	defer a.lane.mu.Unlock()
-	return a.stopped
+	return a.phase, a.stopped
 }
 
 func (d *Dispatcher) subject(a *attempt) string {
@@ -157,7 +191,7 @@ func (a *attempt) encode() ([]byte, error) {
 		f.Metadata = append(f.Metadata, frames.Field{Key: key, Value: frames.Value(v)})
 	}
 	set("caller", a.Caller)
-	set("timeoutMs", a.timeout().Milliseconds())
+	set("timeoutMs", a.limit.Milliseconds())
 	if a.SessionID != "" {
 		set("sessionId", a.SessionID)
 	}
@@ -167,36 +201,42 @@ func (a *attempt) encode() ([]byte, error) {
 	if a.Depth > 0 {
 		set("depth", a.Depth)
 	}
+	if a.index > 0 {
+		set("attempt", a.index)
+	}
+	if a.ahead {
+		set("ahead", true)
+	}
 	return frames.Encode(a.decl.Encoding(), &f)
 }
 
-func (r *running) timeout() time.Duration {
-	t := r.Declaration.Timeout()
-	if r.Timeout > 0 && r.Timeout < t {
-		return r.Timeout
-	}
-	return t
-}
-
-// elsewhere tries another instance after this one refused the call.
+// elsewhere tries another instance after this one refused the call, which is no
+// attempt of it.
 func (a *attempt) elsewhere(why *frames.Error) {
 	r, l := a.running, a.lane
 	l.mu.Lock()
-	if !a.current() || a.state != sent {
-		if a.stopped != nil {
-			why = unstarted(a.stopped)
+	if a.phase != runs {
+		if r.stopped != nil {
+			why = unstarted(r.stopped)
 		}
 		l.mu.Unlock()
 		a.end(failed(why))
 		return
 	}
 	a.letGo()
-	l.rest(a.target, func() { a.d.forgive(l) })
-	r.try, r.state, r.waited = nil, queued, 0
+	r.try, r.state = nil, queued
+	r.attempts--
+	r.waited = a.before
+	if a.ahead {
+		l.notAhead = time.Now().Add(aheadPause)
+	}
+	if !a.waits {
+		l.rest(a.target, func() { a.d.forgive(l) })
+	}
 	l.queue = append(l.queue, nil)
 	copy(l.queue[1:], l.queue)
 	l.queue[0] = r
-	r.setTimer(max(a.d.cfg.QueueWait-time.Since(r.queuedAt), 0), r.waitedTooLong)
+	r.wait(r.waitLeft(time.Now()), r.waitedTooLong)
 	l.mu.Unlock()
 	if why.Reason == "draining" && a.target.Announced() {
 		a.d.reg.Drained(a.target)
@@ -222,14 +262,14 @@ func (r *running) waitedTooLong() {
 	l.dequeue(r)
 	err := r.d.busy(l, t, "no instance became free")
 	l.mu.Unlock()
-	r.finish(failed(err))
+	r.finish(err)
 }
 
 // busy is what a call gets that could not be placed; the estimate is the time
 // that the calls before it need. Under the lane's lock.
 func (d *Dispatcher) busy(l *lane, t *registry.Tool, why string) *frames.Error {
 	const least = 100 * time.Millisecond
-	after := min(max(l.estimate(t), least), d.cfg.QueueWait)
+	after := min(max(l.estimate(t, time.Now()), least), d.cfg.QueueWait)
 	return frames.Busy(l.tool, after).With(func(e *frames.Error) {
 		e.Reason, e.Message = "busy", e.Message+": "+why
 	})

@@ -9,58 +9,66 @@ import (
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
-// timedOut answers at once and sends CANCEL beside it.
-func (a *attempt) timedOut() {
-	a.stop(frames.Timeout(a.Tool, a.timeout()).WithReplay(a.Declaration.ReplaySafe()), 0)
-}
-
-// cancel ends the call: a queued one at once, a running one when the tool says
-// its last word or after a grace.
+// cancel ends the call: one that has no attempt under way at once, another when
+// its tool says its last word or after a grace. The first cause counts.
 func (r *running) cancel(cause error) {
-	err := frames.Cancelled(r.Tool)
-	if e, ok := errors.AsType[*frames.Error](cause); ok {
-		err = e
-	} else if errors.Is(cause, context.DeadlineExceeded) {
-		err = frames.Timeout(r.Tool, time.Since(r.queuedAt)).WithReplay(r.Declaration.ReplaySafe())
-	}
-	r.lane.mu.Lock()
-	a := r.try
-	if r.state == queued {
-		r.lane.dequeue(r)
-	}
-	r.lane.mu.Unlock()
-	if a != nil {
-		a.stop(err, r.d.cfg.CancelGrace)
+	err := r.why(cause)
+	l := r.lane
+	l.mu.Lock()
+	if r.state == finished || r.stopped != nil {
+		l.mu.Unlock()
 		return
 	}
-	r.finish(failed(unstarted(err)))
+	r.stopped = err
+	if a := r.try; a != nil {
+		told := a.phase == runs
+		if told {
+			a.phase = cancelling
+			a.setTimer(r.d.cfg.CancelGrace, func() { a.giveUp(err) })
+		}
+		l.mu.Unlock()
+		if told {
+			r.d.sendCancel(a)
+		}
+		return
+	}
+	if r.state == queued {
+		l.dequeue(r)
+		r.waited += time.Since(r.queuedAt)
+	}
+	r.leave()
+	l.mu.Unlock()
+	r.deliver(failed(unstarted(err)))
 }
 
-// stop ends an attempt with err: when its tool says its last word, but after
-// grace in any case.
-func (a *attempt) stop(err *frames.Error, grace time.Duration) {
+// why gives the error of a call that was cancelled for a cause.
+func (r *running) why(cause error) *frames.Error {
+	if e, ok := errors.AsType[*frames.Error](cause); ok {
+		return e
+	}
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return frames.Timeout(r.Tool, time.Since(r.opened)).WithReplay(r.Declaration.ReplaySafe())
+	}
+	return frames.Cancelled(r.Tool)
+}
+
+// giveUp ends the wait for an attempt: its tool is told to stop, and its slot is
+// held until it does.
+func (a *attempt) giveUp(err *frames.Error) {
 	l := a.lane
 	l.mu.Lock()
-	first := a.state == sent
-	if !a.current() || (!first && (a.state != cancelling || grace > 0)) {
+	if a.phase != runs && a.phase != cancelling {
 		l.mu.Unlock()
 		return
 	}
-	a.stopped = err
-	if grace > 0 {
-		a.state = cancelling
-		a.setTimer(grace, func() { a.stop(err, 0) })
-		l.mu.Unlock()
-		a.d.sendCancel(a)
-		return
-	}
-	a.state = abandoned
+	told := a.phase == cancelling
+	a.phase = abandoned
 	a.setTimer(holdSlot, func() { a.end(nil) })
 	l.mu.Unlock()
-	if first {
+	if !told {
 		a.d.sendCancel(a)
 	}
-	a.deliver(failed(started(err)), a)
+	a.settle(failed(started(err)))
 }
 
 func (d *Dispatcher) sendCancel(a *attempt) {
@@ -68,7 +76,11 @@ func (d *Dispatcher) sendCancel(a *attempt) {
 	if to := a.target; to.Announced() {
 		subject = d.conn.Inst(to.Identity, to.ID)
 	}
-	f := frames.Cancel(a.ID, a.Tool, frames.WithMeta("caller", a.Caller))
+	opts := []frames.Option{frames.WithMeta("caller", a.Caller)}
+	if a.Declaration.Retries > 0 { // the next attempt has the same id
+		opts = append(opts, frames.WithMeta("attempt", a.index))
+	}
+	f := frames.Cancel(a.ID, a.Tool, opts...)
 	if err := d.conn.Publish(context.Background(), subject, a.decl.Encoding(), &f); err != nil {
 		d.cfg.Log.Warn("cannot send CANCEL", "tool", a.Tool, "call_id", a.ID, "error", err)
 	}
@@ -80,7 +92,7 @@ func (d *Dispatcher) sendCancel(a *attempt) {
 func (a *attempt) orphaned(dead bool) {
 	a.lane.mu.Lock()
 	defer a.lane.mu.Unlock()
-	if !a.current() {
+	if a.phase == over {
 		return
 	}
 	if a.orphan != nil {
@@ -111,66 +123,73 @@ func (a *attempt) interrupt(dead bool) {
 	a.end(failed(a.interrupted()))
 }
 
-// end closes the tool's exchange: the slot is free, and the result goes to the
-// caller unless it was answered before.
+// end closes the tool's exchange: the slot is free, and the result is the
+// call's if that waits for one. nil is none.
 func (a *attempt) end(res *frames.ToolResult) {
 	r, l := a.running, a.lane
 	l.mu.Lock()
-	if !a.current() {
+	if a.phase == over {
 		l.mu.Unlock()
 		return
 	}
-	answered := r.state == abandoned
-	r.state = finished
-	r.timer.Stop()
 	a.letGo()
-	l.measure(time.Since(a.sentAt))
-	delete(l.calls, r)
+	l.pace.measure(time.Since(a.startedAt))
 	l.mu.Unlock()
-	if !answered {
-		r.deliver(res, a)
+	if res != nil {
+		a.settle(res)
 	}
 	r.d.pump(l)
 }
 
 // letGo hears no more answers and gives the slot back, under the lane's lock.
 func (a *attempt) letGo() {
+	a.phase = over
+	a.timer.Stop()
 	if a.orphan != nil {
 		a.orphan.Stop()
 	}
 	a.ask.Stop()
-	a.lane.release(a.target)
+	a.lane.release(a)
 }
 
-// finish ends a call that waits, and is out of the queue.
-func (r *running) finish(res *frames.ToolResult) {
+// finish ends a call that waits, and is out of the queue, with the result of its
+// attempt before, else with err.
+func (r *running) finish(err *frames.Error) {
 	l := r.lane
 	l.mu.Lock()
-	waited := r.state == queued
-	if waited {
-		r.state = finished
-		delete(l.calls, r)
-		if r.timer != nil {
-			r.timer.Stop()
-		}
+	if r.state != queued {
+		l.mu.Unlock()
+		return
+	}
+	r.leave()
+	r.waited += time.Since(r.queuedAt)
+	res := r.last
+	if res == nil {
+		res = failed(err)
 	}
 	l.mu.Unlock()
-	if waited {
-		r.deliver(res, nil)
-	}
+	r.deliver(res)
 }
 
-// deliver gives the one result to the caller, with what is known of the attempt
-// that it comes from, if any.
-func (r *running) deliver(res *frames.ToolResult, a *attempt) {
+// stamp writes what is known of the attempt on its result.
+func (a *attempt) stamp(res *frames.ToolResult) {
+	res.Instance = ""
+	if a.target.Announced() {
+		res.Instance = a.target.ID
+	}
+	if took := time.Since(a.startedAt); res.Duration <= 0 || res.Duration > took {
+		res.Duration = took
+	}
+	res.Attempts = min(max(res.Attempts, a.index+1), frames.MaxRetries+1)
+}
+
+// deliver gives the one result to the caller.
+func (r *running) deliver(res *frames.ToolResult) {
 	res.Queue = r.waited
-	if a != nil {
-		res.Attempts = max(res.Attempts, 1)
-		if a.target.Announced() {
-			res.Instance = a.target.ID
-		}
-		if res.Duration == 0 {
-			res.Duration = time.Since(a.sentAt)
+	if res.Err != nil {
+		res.Err = counted(res.Err, res.Attempts)
+		if r.acted && res.Err.Effect == frames.EffectNone {
+			res.Err = started(res.Err)
 		}
 	}
 	r.telling.Lock()

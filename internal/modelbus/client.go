@@ -126,7 +126,7 @@ func (c *Client) broken(name, model string, err error) error {
 		return notFound(name, model)
 	}
 	return frames.NewError(frames.CodeUnavailable,
-		"the adapter of provider %q does not run any more: start it with weavebus serve llm: %w", name, err)
+		"the adapter of provider %q does not run any more: start it with weavebus serve llm", name)
 }
 
 // abort ends a request that nobody waits for any more.

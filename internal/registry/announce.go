@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weavebus/weavebus/internal/assets"
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -75,7 +76,7 @@ func (r *Registry) catchUp(ctx context.Context) error {
 func (r *Registry) open(ctx context.Context) (consumer jetstream.Consumer, forget func(), err error) {
 	js, err := jetstream.New(r.conn.NATS())
 	if err != nil {
-		return nil, nil, frames.NewError(frames.CodeUnavailable, "JetStream: %w", err)
+		return nil, nil, frames.NewError(frames.CodeUnavailable, "JetStream: %w", bus.Words(err))
 	}
 	stream, err := assets.Stream(ctx, js, assets.CatalogStream(r.cfg.Prefix))
 	if err != nil {
@@ -93,7 +94,7 @@ func (r *Registry) open(ctx context.Context) (consumer jetstream.Consumer, forge
 }
 
 func unreadable(err error) error {
-	return frames.NewError(frames.CodeUnavailable, "cannot read the catalogue: %w", err)
+	return frames.NewError(frames.CodeUnavailable, "cannot read the catalogue: %w", bus.Words(err))
 }
 
 // read gives what the stream holds up to its end, in its order. Its times are

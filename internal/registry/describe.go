@@ -72,6 +72,7 @@ func (r *Registry) described(m frames.Message, name string) (found bool) {
 		if id := (Instance{Identity: said("identity"), ID: said("instance")}); id.Announced() {
 			if r.cat.lacks(id, tool) {
 				r.stale.Store(true)
+				r.early.Store(true)
 			}
 			continue
 		}
@@ -96,8 +97,12 @@ func (r *Registry) Find(ctx context.Context, name string) *Tool {
 	}
 	// A lookup outlives a caller that gives up: others wait for the same answer.
 	look := func() {
-		r.describe(context.WithoutCancel(ctx), name)
+		ctx := context.WithoutCancel(ctx)
+		r.describe(ctx, name)
 		r.readMissed()
+		if !r.callable(name) {
+			r.Settle(ctx) // what was announced just before the start may be known only then
+		}
 	}
 	if m := r.lookups.miss(name, look); m != nil {
 		select {

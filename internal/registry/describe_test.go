@@ -14,7 +14,19 @@ import (
 func TestPlainServiceIsFound(t *testing.T) {
 	t.Run("at the start", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, r *rig) {
+			start := time.Now()
+			r.Settle(t.Context())
 			want(t, "found", r.shows("echo"), "0.0.0: tool")
+			want(t, "the registry was ready before, by", time.Since(start), 250*time.Millisecond)
+		}, func(r *rig) { r.plain("local", declaration("echo")) })
+	})
+	t.Run("by its name at the start", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, r *rig) {
+			start := time.Now()
+			want(t, "found", shown(r.Find(t.Context(), "echo")), "0.0.0: tool")
+			if took := time.Since(start); took >= 250*time.Millisecond {
+				t.Errorf("found after %v", took)
+			}
 		}, func(r *rig) { r.plain("local", declaration("echo")) })
 	})
 	t.Run("each 30 s", func(t *testing.T) {
@@ -84,6 +96,7 @@ func TestForgedIdentity(t *testing.T) {
 
 func TestMissesShareOneQuestion(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
+		r.Settle(t.Context())
 		p := r.plain("local")
 		find := func(n int) {
 			var wg sync.WaitGroup
@@ -111,6 +124,7 @@ func TestMissesShareOneQuestion(t *testing.T) {
 // Each DESCRIBE goes to every service of the mesh.
 func TestFloodOfUnknownNames(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
+		r.Settle(t.Context())
 		p := r.plain("local")
 		var wg sync.WaitGroup
 		for i := range 5000 {

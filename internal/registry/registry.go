@@ -41,8 +41,13 @@ type Registry struct {
 
 	// stale: announcements were missed, the stream has to be read again.
 	stale atomic.Bool
+	// early: an instance has tools that the stream did not hold yet when it was
+	// read; the end of the start reads it once more.
+	early atomic.Bool
 	// reads asks for that to be done now; what it sends is closed then.
 	reads chan chan struct{}
+	// settled is closed when all that the start can find is known.
+	settled chan struct{}
 
 	live    heard
 	lookups lookups
@@ -59,7 +64,10 @@ func New(conn *bus.Conn, cfg Config) *Registry {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Registry{conn: conn, cfg: cfg, cat: newCatalogue(), reads: make(chan chan struct{}), lookups: newLookups()}
+	return &Registry{
+		conn: conn, cfg: cfg, cat: newCatalogue(), lookups: newLookups(),
+		reads: make(chan chan struct{}), settled: make(chan struct{}),
+	}
 }
 
 // OnChange calls f after a tool's snapshot changed. Before Run only; f must not block.
@@ -90,6 +98,17 @@ func (r *Registry) Drained(id Instance) {
 	r.cat.hear(&sign{from: id, at: time.Now(), kind: ends})
 }
 
+// Settle waits until services that announce nothing had their time to answer the
+// DESCRIBE of the start: before that, what is listed may lack them. A tool that is
+// looked for by its name needs no Settle.
+func (r *Registry) Settle(ctx context.Context) {
+	select {
+	case <-r.settled:
+	case <-r.lookups.stopped:
+	case <-ctx.Done():
+	}
+}
+
 // Run follows the catalogue until ctx ends; ready is called once what is
 // announced so far is known. The error is UNAVAILABLE without JetStream, and
 // where the connection is closed.
@@ -102,11 +121,11 @@ func (r *Registry) Run(ctx context.Context, ready func()) error {
 		r.announcement(m.Subject, m.Data)
 	})
 	if err != nil {
-		return frames.NewError(frames.CodeUnavailable, "cannot hear announcements: %w", err)
+		return frames.NewError(frames.CodeUnavailable, "cannot hear announcements: %w", bus.Words(err))
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
 	if err := sub.SetPendingLimits(-1, maxPending); err != nil {
-		return frames.NewError(frames.CodeUnavailable, "cannot bound announcements: %w", err)
+		return frames.NewError(frames.CodeUnavailable, "cannot bound announcements: %w", bus.Words(err))
 	}
 	if err := r.conn.Flush(ctx); err != nil {
 		return err
@@ -114,30 +133,38 @@ func (r *Registry) Run(ctx context.Context, ready func()) error {
 	if err := r.catchUp(ctx); err != nil {
 		return err
 	}
-	r.describe(ctx, "")
-	// What was announced a moment before the subscription may have come to the
-	// stream after it was read; its instance has answered by now.
-	if r.stale.Swap(false) {
-		if err := r.catchUp(ctx); err != nil {
-			return err
-		}
-	}
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		r.describe(ctx, "")
+	}()
+	defer func() { <-asked }()
 	ready()
-	return r.follow(ctx, sub, status)
+	return r.follow(ctx, sub, status, asked)
 }
 
 // follow judges silence and looks for what was missed, until ctx ends or the
-// connection is closed, which is an error.
-func (r *Registry) follow(ctx context.Context, sub *nats.Subscription, status <-chan nats.Status) error {
+// connection is closed, which is an error. asked is closed when the DESCRIBE of
+// the start is over.
+func (r *Registry) follow(ctx context.Context, sub *nats.Subscription, status <-chan nats.Status, asked <-chan struct{}) error {
 	check, describe := time.NewTicker(checkEach), time.NewTicker(describeEach)
 	defer check.Stop()
 	defer describe.Stop()
 	w := watch{last: time.Now()}
-	read := time.Now()
+	var read time.Time // the first who misses what was just announced need not wait
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-asked:
+			// What was announced a moment before the subscription may have come to
+			// the stream after it was read; its instance has answered by now.
+			asked = nil
+			if r.early.Load() {
+				r.stale.Store(true)
+			}
+			r.resume(ctx)
+			close(r.settled)
 		case done := <-r.reads:
 			if now := time.Now(); now.Sub(read) >= readPause {
 				read = now

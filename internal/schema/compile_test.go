@@ -58,6 +58,10 @@ func TestRefusedSchemas(t *testing.T) {
 		{"pattern of names in draft 4", `{"$schema":"http://json-schema.org/draft-04/schema#","patternProperties":{"(?!a)":{}}}`,
 			"/patternProperties/(?!a)", `the pattern "(?!a)" cannot be used`},
 		{"half a surrogate pair", `{"pattern":"\\ud83d"}`, "/pattern", `the pattern "\\ud83d" cannot be used`},
+		{"two first halves", `{"pattern":"\\ud83d\\ud83d"}`, "/pattern", `the pattern "\\ud83d\\ud83d" cannot be used`},
+		{"no code point", `{"pattern":"\\u{110000}"}`, "/pattern", `cannot be used`},
+		{"no script", `{"pattern":"\\p{Script=Klingon}"}`, "/pattern", `cannot be used`},
+		{"open escape", `{"pattern":"a\\"}`, "/pattern", `cannot be used`},
 		{"long pattern", `{"pattern":"` + strings.Repeat("a", 5000) + `"}`, "/pattern", "more than the limit of 4096"},
 	}
 	for _, tt := range tests {
@@ -133,6 +137,13 @@ func TestPatternsOfECMAScript(t *testing.T) {
 		{`^\\/a\\-b$`, "/a-b", "ab"},
 		{`^\\p{L}+$`, "äb", "1"},
 		{`^(?<y>\\d{4})$`, "2026", "26"},
+		{`^\\u{1F600}$`, "😀", "x"},
+		{`^\\uD83D\\uDE00$`, "😀", "x"},
+		{`^[\\uD83D\\uDE00-\\uD83D\\uDE4F]+$`, "😀😃", "x"},
+		{`^\\cJ\\cj$`, `\n\n`, "J"},
+		{`^\\p{Script=Greek}+$`, "αβ", "ab"},
+		{`^\\P{sc=Greek}+$`, "ab", "αβ"},
+		{`^\\p{gc=Lu}$`, "A", "a"},
 	}
 	for _, tt := range tests {
 		s := mustCompile(t, `{"properties":{"x":{"pattern":"`+tt.pattern+`"}}}`)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
-	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -94,40 +93,4 @@ func programSize(tree *syntax.Regexp) int {
 		size = 1 + (size-1)*max(1, tree.Min, tree.Max)
 	}
 	return min(size, maxProgram+1)
-}
-
-// fromECMA rewrites \uXXXX, which RE2 writes \x{XXXX}. Halves of surrogate
-// pairs stay, and are refused.
-func fromECMA(source string) string {
-	if !strings.Contains(source, `\u`) {
-		return source
-	}
-	var b strings.Builder
-	for i := 0; i < len(source); {
-		switch {
-		case source[i] != '\\' || i+1 == len(source):
-			b.WriteByte(source[i])
-			i++
-		case isCodeUnit(source[i:]):
-			b.WriteString(`\x{` + source[i+2:i+6] + `}`)
-			i += 6
-		default:
-			b.WriteString(source[i : i+2])
-			i += 2
-		}
-	}
-	return b.String()
-}
-
-// isCodeUnit reports whether s begins with \uXXXX outside the surrogates.
-func isCodeUnit(s string) bool {
-	if len(s) < 6 || s[1] != 'u' {
-		return false
-	}
-	for _, c := range []byte(s[2:6]) {
-		if !strings.ContainsRune("0123456789abcdefABCDEF", rune(c)) {
-			return false
-		}
-	}
-	return s[2]|0x20 != 'd' || s[3] < '8'
 }

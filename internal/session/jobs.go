@@ -48,7 +48,7 @@ func (j *Jobs) Post(ctx context.Context, key Key) (stands bool, err error) {
 		return true, nil
 	}
 	if err != nil {
-		return false, frames.NewError(frames.CodeUnavailable, "cannot post the job of session %s: %w", key.SID, err)
+		return false, frames.NewError(frames.CodeUnavailable, "cannot post the job of session %s: %w", key.SID, bus.Words(err))
 	}
 	return false, nil
 }
@@ -67,7 +67,7 @@ func (j *Jobs) Standing(ctx context.Context, key Key) (uint64, error) {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return 0, nil
 	case err != nil:
-		return 0, frames.NewError(frames.CodeUnavailable, "cannot read the job of session %s: %w", key.SID, err)
+		return 0, frames.NewError(frames.CodeUnavailable, "cannot read the job of session %s: %w", key.SID, bus.Words(err))
 	}
 	return msg.Sequence, nil
 }

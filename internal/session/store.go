@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nuid"
 
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
 )
@@ -132,7 +133,8 @@ func (w *writing) read(ctx context.Context) (Head, error) {
 	for {
 		w.pause = min(max(2*w.pause, readBackPause), maxReadBackPause)
 		if !sleep(ctx, w.pause) {
-			return Head{}, frames.NewError(frames.CodeUnavailable, "cannot tell whether session %s was written: %w", w.key.SID, context.Cause(ctx))
+			return Head{}, frames.NewError(frames.CodeUnavailable,
+				"cannot tell whether session %s was written: %w", w.key.SID, bus.Words(context.Cause(ctx)))
 		}
 		if head, err := w.readBack(ctx); err == nil {
 			return head, nil

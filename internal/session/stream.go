@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weavebus/weavebus/internal/assets"
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -68,7 +69,7 @@ func (l *streamLog) Append(ctx context.Context, key Key, data []byte, last uint6
 	case api.ErrorCode == errWrongLastSequence, api.ErrorCode == errWrongLastSequenceConstant:
 		return 0, ErrStale
 	}
-	return 0, frames.NewError(frames.CodeUnavailable, "session %s cannot be written: %w", key.SID, err)
+	return 0, frames.NewError(frames.CodeUnavailable, "session %s cannot be written: %w", key.SID, bus.Words(err))
 }
 
 func (l *streamLog) Last(ctx context.Context, key Key) (Revision, error) {
@@ -85,7 +86,7 @@ func (l *streamLog) Last(ctx context.Context, key Key) (Revision, error) {
 }
 
 func unreadable(what string, err error) error {
-	return frames.NewError(frames.CodeUnavailable, "session %s cannot be read: %w", what, err)
+	return frames.NewError(frames.CodeUnavailable, "session %s cannot be read: %w", what, bus.Words(err))
 }
 
 func (l *streamLog) Read(ctx context.Context, key Key, from uint64, fn func(Revision) bool) error {
@@ -111,7 +112,7 @@ func (l *streamLog) Purge(ctx context.Context, key Key) error {
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
 	if err := l.stream.Purge(ctx, jetstream.WithPurgeSubject(l.subject(key))); err != nil {
-		return frames.NewError(frames.CodeUnavailable, "session %s cannot be removed: %w", key.SID, err)
+		return frames.NewError(frames.CodeUnavailable, "session %s cannot be removed: %w", key.SID, bus.Words(err))
 	}
 	return nil
 }

@@ -243,7 +243,7 @@ func (a *Ask) noResponders() {
 	subject := a.msg.Subject
 	a.mu.Unlock()
 	if !again {
-		a.answers(frames.Message{}, unavailable("nobody listens on "+subject, nats.ErrNoResponders))
+		a.answers(frames.Message{}, nobodyListens(subject))
 	}
 }
 
@@ -257,4 +257,8 @@ func (a *Ask) again() {
 	if err := a.c.send(msg); err != nil {
 		a.answers(frames.Message{}, err)
 	}
+}
+
+func nobodyListens(subject string) error {
+	return frames.NewError(frames.CodeUnavailable, "nobody listens on %s%w", subject, &worded{"", nats.ErrNoResponders})
 }

@@ -143,11 +143,9 @@ func (c *Conn) send(m *nats.Msg) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, nats.ErrMaxPayload):
-		return frames.NewError(frames.CodeTooLarge, "message of %d bytes: %w", len(m.Data), err)
-	case errors.Is(err, nats.ErrReconnectBufExceeded):
-		return frames.NewError(frames.CodeUnavailable, "the connection to the mesh is lost; it is being made again")
+		return frames.NewError(frames.CodeTooLarge, "message of %d bytes: %w", len(m.Data), Words(err))
 	case errors.Is(err, nats.ErrBadSubject):
-		return frames.NewError(frames.CodeValidationInput, "subject %q: %w", m.Subject, err)
+		return frames.NewError(frames.CodeValidationInput, "subject %q: %w", m.Subject, Words(err))
 	}
 	return unavailable("cannot publish", err)
 }
@@ -176,7 +174,7 @@ func (c *Conn) Flush(ctx context.Context) error {
 }
 
 func unavailable(what string, err error) *frames.Error {
-	return frames.NewError(frames.CodeUnavailable, "%s: %w", what, err)
+	return frames.NewError(frames.CodeUnavailable, "%s: %w", what, Words(err))
 }
 
 // traceHeaders are the W3C trace context as NATS headers.

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -91,7 +92,7 @@ func (c *Client) Session(ctx context.Context, id string, opts ...ReadOption) (*S
 	s := &Session{ID: id, c: c, cfg: cfg, in: make(chan *nats.Msg, maxUnread), reconnects: c.conn.NATS().Stats().Reconnects}
 	sub, err := c.conn.NATS().ChanSubscribe(c.conn.Out(c.Caller(), id), s.in)
 	if err != nil {
-		return nil, frames.NewError(frames.CodeUnavailable, "cannot read the session: %w", err)
+		return nil, frames.NewError(frames.CodeUnavailable, "cannot read the session: %w", bus.Words(err))
 	}
 	s.sub = sub
 	if err := c.conn.Flush(ctx); err != nil {
@@ -109,7 +110,7 @@ func (s *Session) Close() error {
 	}
 	s.closed = true
 	if err := s.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-		return frames.NewError(frames.CodeUnavailable, "cannot stop reading the session: %w", err)
+		return frames.NewError(frames.CodeUnavailable, "cannot stop reading the session: %w", bus.Words(err))
 	}
 	return nil
 }

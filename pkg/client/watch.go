@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -46,7 +47,7 @@ func (c *Client) beginWatch(ctx context.Context, opts []ReadOption) (*watching, 
 	}
 	w := &watching{c: c, cfg: cfg, in: make(chan *nats.Msg, maxUnread)}
 	if w.sub, err = c.conn.NATS().ChanSubscribe(c.conn.Out(c.Caller(), "*"), w.in); err != nil {
-		return nil, frames.NewError(frames.CodeUnavailable, "cannot watch: %w", err)
+		return nil, frames.NewError(frames.CodeUnavailable, "cannot watch: %w", bus.Words(err))
 	}
 	if err := c.conn.Flush(ctx); err != nil {
 		_ = w.sub.Unsubscribe() // likewise

@@ -189,15 +189,14 @@ func TestForModel(t *testing.T) {
 
 // TestDeclarationDefaults: a declaration of nothing but a name.
 //
-// contract: P4, P5, P6, P8, P10
+// contract: P4, P5, P6, P8, S4
 func TestDeclarationDefaults(t *testing.T) {
 	d, err := DeclarationFrom(Value(map[string]any{"name": "t"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ms := int64(30000)
 	want := &Declaration{
-		Name: "t", Description: "Tool: t", Schema: json.RawMessage(DefaultSchema), Version: "0.0.0", Protocol: 1, TimeoutMs: &ms,
+		Name: "t", Description: "Tool: t", Schema: json.RawMessage(DefaultSchema), Version: "0.0.0", Protocol: 1,
 		Replay: "unsafe", ExecutionMode: "parallel", OutputLimits: OutputLimits{MaxBytes: 51200, MaxLines: 2000, Retain: "head"},
 	}
 	if diff := cmp.Diff(want, d); diff != "" {
@@ -234,7 +233,7 @@ func TestDeclarationRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(d.Schema) != `{"z":1.0,"a":{"type":"object"}}` || d.Timeout() != 5*time.Second || d.Encoding() != JSON || !d.Annotations.ReadOnly || len(d.Extra) != 2 {
+	if string(d.Schema) != `{"z":1.0,"a":{"type":"object"}}` || d.Timeout() != 5*time.Second || d.Encoding() != JSON || !d.Annotations.ReadOnly || len(d.Extra) != 1 || d.Backoff.BaseMs != 100 {
 		t.Errorf("read %+v", d)
 	}
 	got, err := json.Marshal(d)
@@ -267,6 +266,9 @@ func TestDeclarationRefused(t *testing.T) {
 		{`{"name":"t","timeoutMs":-1}`, CodeValidationInput, "/timeoutMs"},
 		{`{"name":"t","timeoutMs":"5"}`, CodeValidationInput, "/timeoutMs"},
 		{`{"name":"t","retries":1.5}`, CodeValidationInput, "/retries"},
+		{`{"name":"t","retries":101}`, CodeValidationInput, "/retries"},
+		{`{"name":"t","backoff":100}`, CodeValidationInput, "/backoff"},
+		{`{"name":"t","backoff":{"maxMs":-1}}`, CodeValidationInput, "/backoff/maxMs"},
 		{`{"name":"t","concurrency":1e12}`, CodeValidationInput, "/concurrency"},
 		{`{"name":"t","transactional":1}`, CodeValidationInput, "/transactional"},
 		{`{"name":"t","keys":["a",1]}`, CodeValidationInput, "/keys/1"},
@@ -337,6 +339,26 @@ func TestTimeouts(t *testing.T) {
 	}{{nil, DefaultTimeout}, {ms(0), MaxTimeout}, {ms(1), time.Millisecond}, {ms(math.MaxInt64), MaxTimeout}, {ms(-1), DefaultTimeout}} {
 		if got := (&Declaration{TimeoutMs: c.ms}).Timeout(); got != c.want {
 			t.Errorf("%v, want %v", got, c.want)
+		}
+	}
+}
+
+// TestBackoff: the longest wait doubles up to its cap, whatever is declared.
+//
+// contract: S25
+func TestBackoff(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		b    Backoff
+		n    int
+		want time.Duration
+	}{
+		{Backoff{}, 1, 100 * ms}, {Backoff{}, 2, 200 * ms}, {Backoff{}, 6, 3200 * ms}, {Backoff{}, 7, 5000 * ms}, {Backoff{}, 1 << 30, 5000 * ms},
+		{Backoff{BaseMs: 10, MaxMs: 25}, 1, 10 * ms}, {Backoff{BaseMs: 10, MaxMs: 25}, 2, 20 * ms}, {Backoff{BaseMs: 10, MaxMs: 25}, 3, 25 * ms},
+		{Backoff{BaseMs: 70, MaxMs: 25}, 1, 25 * ms}, {Backoff{BaseMs: math.MaxInt64, MaxMs: math.MaxInt64}, 9, time.Hour},
+	} {
+		if got := c.b.Most(c.n); got != c.want {
+			t.Errorf("%+v, %d: %v, want %v", c.b, c.n, got, c.want)
 		}
 	}
 }

@@ -20,6 +20,15 @@ const (
 	DefaultTimeout = 30 * time.Second
 	// MaxTimeout is the ceiling that holds for tools without a time-out.
 	MaxTimeout = time.Hour
+	// MaxCallDepth is how deep calls may be nested: a tool may run a loop, whose
+	// tools may. Calls of each depth have slots of their own.
+	MaxCallDepth = 4
+	// MaxRetries is how many attempts beyond the first a tool may ask for.
+	MaxRetries = 100
+	// DefaultBackoff and DefaultMaxBackoff bound the waits between attempts of a
+	// tool that says nothing of them.
+	DefaultBackoff    = 100 * time.Millisecond
+	DefaultMaxBackoff = 5 * time.Second
 	// DefaultConcurrency is how many calls of a tool an SDK instance runs at once.
 	DefaultConcurrency = 16
 	// DefaultMaxBytes and DefaultMaxLines bound the text that a model sees of a
@@ -67,6 +76,40 @@ type OutputLimits struct {
 	Retain   string `json:"retain,omitempty"`
 }
 
+// Backoff says how far apart the attempts of a call are: the wait before the
+// n-th further attempt is random, from 0 to BaseMs·2ⁿ⁻¹ but at most MaxMs. Zero
+// fields are DefaultBackoff, DefaultMaxBackoff and, for TotalMs, MaxTimeout: all
+// attempts and waits together.
+type Backoff struct {
+	BaseMs  int64 `json:"baseMs,omitempty"`
+	MaxMs   int64 `json:"maxMs,omitempty"`
+	TotalMs int64 `json:"totalMs,omitempty"`
+}
+
+// Most gives the longest wait before further attempt n, which counts from 1.
+func (b Backoff) Most(n int) time.Duration {
+	most := milliseconds(b.MaxMs, DefaultMaxBackoff)
+	wait := milliseconds(b.BaseMs, DefaultBackoff)
+	for ; n > 1 && wait < most; n-- {
+		wait *= 2
+	}
+	return min(wait, most)
+}
+
+// Total gives the time of all attempts together.
+func (b Backoff) Total() time.Duration { return milliseconds(b.TotalMs, MaxTimeout) }
+
+// milliseconds gives a time of a declaration, at most MaxTimeout; absent is for 0.
+func milliseconds(ms int64, absent time.Duration) time.Duration {
+	switch {
+	case ms <= 0:
+		return absent
+	case ms > MaxTimeout.Milliseconds():
+		return MaxTimeout
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
 // Declaration is what a tool says of itself: the content of a DESCRIPTION
 // (docs/protocol.md, section 4).
 type Declaration struct {
@@ -87,13 +130,18 @@ type Declaration struct {
 	// Transactional and Reversible are kept for undo.
 	Transactional bool `json:"transactional,omitempty"`
 	Reversible    bool `json:"reversible,omitempty"`
-	// TimeoutMs: nil is DefaultTimeout, 0 is none.
-	TimeoutMs     *int64 `json:"timeoutMs,omitempty"`
-	IdleTimeoutMs int64  `json:"idleTimeoutMs,omitempty"`
-	Retries       int    `json:"retries,omitempty"`
-	Replay        string `json:"replay,omitempty"`
-	ExecutionMode string `json:"executionMode,omitempty"`
-	LockKey       string `json:"lockKey,omitempty"`
+	// TimeoutMs: nil is what the dispatcher takes for tools that say nothing,
+	// DefaultTimeout if it does not; 0 is none.
+	TimeoutMs *int64 `json:"timeoutMs,omitempty"`
+	// IdleTimeoutMs is how long a call may be silent; 0 is for ever.
+	IdleTimeoutMs int64 `json:"idleTimeoutMs,omitempty"`
+	// Retries counts attempts beyond the first.
+	Retries       int     `json:"retries,omitempty"`
+	Backoff       Backoff `json:"backoff,omitzero"`
+	Replay        string  `json:"replay,omitempty"`
+	ExecutionMode string  `json:"executionMode,omitempty"`
+	// LockKey names an argument: calls with the same value of it run one at a time.
+	LockKey string `json:"lockKey,omitempty"`
 	// Concurrency: 0 is unlimited.
 	Concurrency  int          `json:"concurrency,omitempty"`
 	Keys         []string     `json:"keys,omitempty"`
@@ -119,17 +167,20 @@ func ValidName(s string) bool {
 	return 1 <= len(s) && len(s) <= 64
 }
 
-// Timeout gives the time a call may run: the default where none is declared,
+// Timeout gives the time a call may run: DefaultTimeout where none is declared,
 // MaxTimeout where it is 0 or above that.
-func (d *Declaration) Timeout() time.Duration {
-	switch {
-	case d.TimeoutMs == nil || *d.TimeoutMs < 0:
-		return DefaultTimeout
-	case *d.TimeoutMs == 0 || *d.TimeoutMs > MaxTimeout.Milliseconds():
-		return MaxTimeout
+func (d *Declaration) Timeout() time.Duration { return d.TimeoutOr(DefaultTimeout) }
+
+// TimeoutOr is Timeout with another default.
+func (d *Declaration) TimeoutOr(absent time.Duration) time.Duration {
+	if d.TimeoutMs == nil || *d.TimeoutMs < 0 {
+		return absent
 	}
-	return time.Duration(*d.TimeoutMs) * time.Millisecond
+	return milliseconds(*d.TimeoutMs, MaxTimeout)
 }
+
+// IdleTimeout gives how long a call may be silent; 0 is for ever.
+func (d *Declaration) IdleTimeout() time.Duration { return milliseconds(d.IdleTimeoutMs, 0) }
 
 // ReplaySafe reports whether a call may run again after it was interrupted.
 func (d *Declaration) ReplaySafe() bool { return d.Replay == ReplaySafe }
@@ -144,7 +195,8 @@ func (d *Declaration) Encoding() Encoding {
 }
 
 // Check refuses a declaration whose name, size or words break the protocol, and
-// fills the defaults of the fields that were left out. Whether the schema
+// fills the defaults of the fields that were left out, but for the time-out, which
+// is the dispatcher's to fill. Whether the schema
 // compiles is not checked here.
 func (d *Declaration) Check() error {
 	if !ValidName(d.Name) {
@@ -163,6 +215,9 @@ func (d *Declaration) Check() error {
 			e.Issues = []Issue{{Path: size.path, Message: "too large"}}
 			return e
 		}
+	}
+	if d.Retries < 0 || d.Retries > MaxRetries {
+		return declarationError("/retries", fmt.Sprintf("is %d, want 0 to %d", d.Retries, MaxRetries))
 	}
 	d.fillDefaults()
 	return d.checkWords()
@@ -199,10 +254,6 @@ func (d *Declaration) fillDefaults() {
 	if len(trimSpace(d.Schema)) == 0 {
 		d.Schema = json.RawMessage(DefaultSchema)
 	}
-	if d.TimeoutMs == nil {
-		ms := DefaultTimeout.Milliseconds()
-		d.TimeoutMs = &ms
-	}
 }
 
 // SetDigest computes the digest: of all that callers can rely on, not of who
@@ -210,6 +261,10 @@ func (d *Declaration) fillDefaults() {
 func (d *Declaration) SetDigest() {
 	c := *d
 	c.fillDefaults()
+	if c.TimeoutMs == nil {
+		ms := DefaultTimeout.Milliseconds()
+		c.TimeoutMs = &ms
+	}
 	c.Digest, c.Service, c.Identity, c.Instance, c.Keys = "", "", "", "", nil
 	sum := sha256.Sum256(c.Raw())
 	d.Digest = hex.EncodeToString(sum[:16])

@@ -73,6 +73,8 @@ func (r *declarationReader) other(key string, v Raw) {
 		d.IdleTimeoutMs = r.int(key, v)
 	case "retries":
 		d.Retries = r.count(key, v)
+	case "backoff":
+		r.backoff(v)
 	case "concurrency":
 		d.Concurrency = r.count(key, v)
 	case "transactional":
@@ -108,6 +110,19 @@ func (r *declarationReader) annotations(v Raw) {
 			r.d.ExtraAnnotations = append(r.d.ExtraAnnotations, Field{k, v})
 		case !v.Absent():
 			*flag = r.bool("annotations/"+k, v)
+		}
+	}
+}
+
+func (r *declarationReader) backoff(v Raw) {
+	r.wantMap("backoff", v)
+	b := &r.d.Backoff
+	for _, f := range []struct {
+		key string
+		ms  *int64
+	}{{"baseMs", &b.BaseMs}, {"maxMs", &b.MaxMs}, {"totalMs", &b.TotalMs}} {
+		if n := v.Lookup(f.key); !n.Absent() {
+			*f.ms = r.int("backoff/"+f.key, n)
 		}
 	}
 }

@@ -345,8 +345,10 @@ func goldenMessages() []goldenMessage {
 }
 
 func goldenDeclaration() *Declaration {
+	ms := DefaultTimeout.Milliseconds()
 	d := &Declaration{
-		Name: "read_file", Title: "Read a file", Description: "Reads a file of the workspace.",
+		TimeoutMs: &ms,
+		Name:      "read_file", Title: "Read a file", Description: "Reads a file of the workspace.",
 		Schema:       []byte(`{"type":"object","properties":{"path":{"type":"string"}}}`),
 		Version:      "1.2.0",
 		Annotations:  Annotations{ReadOnly: true, Idempotent: true},

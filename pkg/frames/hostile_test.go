@@ -280,6 +280,8 @@ func checkNotFinite(t *testing.T, f *Frame, want Code) {
 }
 
 // TestFaultPlace: a refusal tells the byte and the path.
+//
+// contract: E20
 func TestFaultPlace(t *testing.T) {
 	for _, c := range []struct{ data, want string }{
 		{"\x82\xa4type\xa1X\xa7content\x81\xa1a\x92\x01\xc1", "BAD_FRAME: unreadable frame at byte 21 (/content/a/1): byte c1 begins no value"},

@@ -23,7 +23,7 @@ type count struct {
 
 // What a typed function returns arrives as it is: zero values, null, exact numbers.
 //
-// contract: P18, B20, W5, W14
+// contract: P18, B20, W5, W14, W39
 func TestTypedResults(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")

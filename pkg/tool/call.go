@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// tickPause is how often a running call says that it runs.
+	// tickPause is how often a running call says that it runs, tickLeast how often
+	// at most where its tool may be silent for a short time only.
 	tickPause = 5 * time.Second
+	tickLeast = 50 * time.Millisecond
 	// grace is how long a handler whose context ended may take to return.
 	grace = 3 * time.Second
 	// sendPause and sendLimit: an outcome is sent again while there is no connection.
@@ -31,8 +33,12 @@ type call struct {
 	live     *live
 	opts     []frames.Option // what each frame of the call carries
 	log      *slog.Logger
+	limit    time.Duration
 	started  time.Time
 	inline   int
+	ahead    bool          // it may wait a moment for a slot
+	slot     chan struct{} // closed when it has one; nil where it needs not wait
+	older    *call         // an attempt before that still runs
 	// stop ends the call's context, with the reason.
 	stop context.CancelCauseFunc
 	// service is closed when the whole service ends, ready or not.
@@ -45,9 +51,8 @@ type call struct {
 // run runs the call to its end; it returns when the handler has returned, which
 // it tells first, and the outcome was sent.
 func (c *call) run(ctx context.Context, args json.RawMessage, returned func()) {
-	limit := c.info.Deadline.Sub(c.started)
 	ctx = context.WithValue(ctx, callKey{}, c)
-	ctx, cancel := context.WithDeadlineCause(ctx, c.info.Deadline, frames.Timeout(c.info.Tool, limit).WithReplay(c.tool.decl.ReplaySafe()))
+	ctx, cancel := context.WithDeadlineCause(ctx, c.info.Deadline, frames.Timeout(c.info.Tool, c.limit).WithReplay(c.tool.decl.ReplaySafe()))
 	defer cancel()
 	defer c.keepAlive()()
 	defer c.watch(ctx)()
@@ -81,12 +86,16 @@ func (c *call) keepAlive() (stop func()) {
 	)
 	mu.Lock()
 	defer mu.Unlock()
-	t = time.AfterFunc(tickPause, func() {
+	pause := tickPause
+	if idle := c.tool.decl.IdleTimeout(); idle > 0 {
+		pause = min(pause, max(idle/3, tickLeast))
+	}
+	t = time.AfterFunc(pause, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if !stopped {
 			_ = c.req.Send(frames.Tick(c.opts...)) // the next one may get through
-			t.Reset(tickPause)
+			t.Reset(pause)
 		}
 	})
 	return func() {

@@ -125,7 +125,7 @@ func TestFramesOfACallNameIt(t *testing.T) {
 	}
 }
 
-// contract: W10, W11
+// contract: W10, W11, E1
 func TestCallInfo(t *testing.T) {
 	t.Parallel()
 	got := make(chan *tool.Call, 1)

@@ -15,15 +15,28 @@ import (
 // keepDone is how many ended calls an instance remembers.
 const keepDone = 4096
 
+// aheadWait is how long a call that was sent ahead waits for a slot here before
+// it is refused, so that it may run elsewhere.
+const aheadWait = 100 * time.Millisecond
+
 // callID tells calls apart: an id counts for one caller.
 type callID struct{ caller, id string }
 
+// slotKey is what slots are counted for: a tool whose call runs a loop that calls
+// the tool again is not to wait for itself.
+type slotKey struct {
+	tool  string
+	depth int
+}
+
 // calls is what one instance runs.
 type calls struct {
-	mu       sync.Mutex
+	mu sync.Mutex
+	// running holds the newest attempt of each call, which leads to older ones.
 	running  map[callID]*call
-	inFlight map[string]int // by tool
-	sending  int            // calls that do not run any more, but have not answered
+	inFlight map[slotKey]int
+	ahead    map[slotKey]*call // waits for a slot, one at most
+	sending  int               // calls that do not run any more, but have not answered
 	draining bool
 	idle     chan struct{} // closed when draining and all have answered
 	done     map[string]struct{}
@@ -33,38 +46,97 @@ type calls struct {
 
 func newCalls() *calls {
 	return &calls{
-		running: map[callID]*call{}, inFlight: map[string]int{}, idle: make(chan struct{}),
+		running: map[callID]*call{}, inFlight: map[slotKey]int{}, ahead: map[slotKey]*call{}, idle: make(chan struct{}),
 		done: map[string]struct{}{}, doneRing: make([]string, keepDone),
 	}
 }
 
-// begin takes a slot for the call, or refuses before anything was done.
+func (c *call) key() callID      { return callID{c.info.Caller, c.info.ID} }
+func (c *call) slotKey() slotKey { return slotKey{c.info.Tool, c.info.Depth} }
+
+// begin takes a slot for the call, or a place to wait for one where it was sent
+// ahead, or refuses before anything was done.
 func (s *calls) begin(c *call) *frames.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key, d := callID{c.info.Caller, c.info.ID}, &c.tool.decl
+	key, at, d := c.key(), c.slotKey(), &c.tool.decl
+	older := s.running[key]
 	switch {
-	case s.running[key] != nil:
+	case older != nil && older.info.Attempt >= c.info.Attempt:
 		return frames.NewError(frames.CodeConflict, "call %s of %s still runs", c.info.ID, d.Name).WithReason("running")
 	case s.draining:
 		return busy("draining", "this instance of tool %s takes no new calls", d.Name)
-	case s.inFlight[d.Name] >= d.Concurrency:
+	case s.inFlight[at] < d.Concurrency:
+		s.inFlight[at]++
+	case c.ahead && s.ahead[at] == nil:
+		s.ahead[at], c.slot = c, make(chan struct{})
+	default:
 		return busy("busy", "this instance of tool %s runs %d calls, its limit", d.Name, d.Concurrency)
 	}
-	s.running[key] = c
-	s.inFlight[d.Name]++
+	c.older, s.running[key] = older, c
 	return nil
 }
 
-// returned gives the slot of a call whose handler has returned back, and forgets
+// await waits for the slot of a call that has none; the error says that it got
+// none and does not run.
+func (s *calls) await(ctx context.Context, c *call) *frames.Error {
+	if c.slot == nil {
+		return nil
+	}
+	limit := time.NewTimer(aheadWait)
+	defer limit.Stop()
+	select {
+	case <-c.slot:
+		return nil
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ahead[c.slotKey()] != c {
+		return nil // it got one just now
+	}
+	delete(s.ahead, c.slotKey())
+	s.forget(c)
+	s.sending++
+	if ctx.Err() != nil {
+		return stopError(ctx, &c.tool.decl).With(func(e *frames.Error) { e.Effect = frames.EffectNone })
+	}
+	return busy("busy", "this instance of tool %s has no free slot", c.info.Tool)
+}
+
+// returned gives the slot of a call whose handler has returned on, and forgets
 // that it runs: before its outcome is sent, so that who reads that finds it so.
 func (s *calls) returned(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.inFlight[c.info.Tool]--
-	delete(s.running, callID{c.info.Caller, c.info.ID})
+	at := c.slotKey()
+	if next := s.ahead[at]; next != nil {
+		delete(s.ahead, at)
+		next.begins()
+		close(next.slot)
+	} else if s.inFlight[at]--; s.inFlight[at] == 0 {
+		delete(s.inFlight, at)
+	}
+	s.forget(c)
 	s.sending++
 	s.remember(c.info.ID)
+}
+
+// forget takes an attempt out of those that run; s.mu is held.
+func (s *calls) forget(c *call) {
+	key := c.key()
+	switch newest := s.running[key]; {
+	case newest != c:
+		for newest.older != c {
+			newest = newest.older
+		}
+		newest.older = c.older
+	case c.older != nil:
+		s.running[key] = c.older
+	default:
+		delete(s.running, key)
+	}
 }
 
 // sent is told when the outcome of a call is out.
@@ -123,8 +195,10 @@ func (s *calls) which(match func(*Info) bool) []*call {
 	defer s.mu.Unlock()
 	var found []*call
 	for _, c := range s.running {
-		if match(&c.info) {
-			found = append(found, c)
+		for ; c != nil; c = c.older {
+			if match(&c.info) {
+				found = append(found, c)
+			}
 		}
 	}
 	return found
@@ -134,7 +208,11 @@ func (s *calls) which(match func(*Info) bool) []*call {
 func (s *calls) load(tool string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.inFlight[tool]
+	n := 0
+	for depth := range frames.MaxCallDepth + 1 {
+		n += s.inFlight[slotKey{tool, depth}]
+	}
+	return n
 }
 
 // serveCall answers one request on a tool's subject. It does not block: what
@@ -158,6 +236,10 @@ func (s *server) serveCall(ctx context.Context, r *bus.Request) {
 	go func() {
 		defer c.stop(nil)
 		defer s.calls.sent()
+		if err := s.calls.await(ctx, c); err != nil {
+			s.refuse(r, err)
+			return
+		}
 		c.run(ctx, args, func() { s.calls.returned(c) })
 	}()
 }
@@ -198,7 +280,11 @@ func (s *server) open(r *bus.Request) (*call, json.RawMessage, *frames.Error) {
 	case len(args) > limit:
 		return nil, nil, frames.TooLarge("the arguments of tool "+name, int64(len(args)), int64(limit))
 	}
-	return s.newCall(r, f, t), args, nil
+	c := s.newCall(r, f, t)
+	if c.info.Depth > frames.MaxCallDepth {
+		return nil, nil, frames.NewError(frames.CodeLimit, "calls are nested %d deep, the limit is %d", c.info.Depth, frames.MaxCallDepth)
+	}
+	return c, args, nil
 }
 
 // onlyCall gives the one TOOL_CALL of a request for the tool. A call without an
@@ -229,16 +315,31 @@ func onlyCall(r *bus.Request, name string) (*frames.Frame, *frames.Error) {
 }
 
 func (s *server) newCall(r *bus.Request, f *frames.Frame, t *declared) *call {
-	limit := t.decl.Timeout()
-	if ms := f.Metadata.Int("timeoutMs"); ms > 0 && ms < limit.Milliseconds() {
-		limit = time.Duration(ms) * time.Millisecond
-	}
 	c := &call{
-		info: infoOf(f, t.decl.Name), tool: t, instance: s.id, req: r, started: time.Now(),
+		info: infoOf(f, t.decl.Name), tool: t, instance: s.id, req: r, limit: limitOf(f, &t.decl), ahead: f.Metadata.Bool("ahead"),
 		opts: callOptions(f, t.decl.Name), inline: s.conn.InlineLimit(), service: s.ended,
 	}
-	c.info.Deadline = c.started.Add(limit)
+	c.begins()
 	c.live = &live{send: r.Send, opts: c.opts}
 	c.log = s.log.With("tool", c.info.Tool, "call_id", c.info.ID, "session_id", c.info.SessionID, "caller", c.info.Caller)
 	return c
+}
+
+// limitOf gives how long a call may run: as its dispatcher says, but no longer
+// than the tool declares.
+func limitOf(f *frames.Frame, d *frames.Declaration) time.Duration {
+	limit := d.TimeoutOr(frames.MaxTimeout)
+	switch ms := f.Metadata.Int("timeoutMs"); {
+	case ms > 0 && ms < limit.Milliseconds():
+		return time.Duration(ms) * time.Millisecond
+	case ms <= 0:
+		return d.Timeout()
+	}
+	return limit
+}
+
+// begins starts the call's time.
+func (c *call) begins() {
+	c.started = time.Now()
+	c.info.Deadline = c.started.Add(c.limit)
 }

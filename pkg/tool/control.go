@@ -108,7 +108,7 @@ func (s *server) cancel(r *bus.Request, f *frames.Frame, tool string) {
 }
 
 // meant gives which calls a CANCEL means, by call id, or an ABORT, by session or
-// stream. A caller that is named counts, else any caller's calls are meant.
+// stream. A caller or an attempt that is named counts, else those of any are meant.
 func meant(f *frames.Frame, tool string) (match func(*Info) bool, id string, err *frames.Error) {
 	name, id := or(f.Name, text(f.Content, "name")), or(f.ToolCallID, text(f.Content, "toolCallId"))
 	if tool != "" && name != "" && name != tool {
@@ -124,9 +124,14 @@ func meant(f *frames.Frame, tool string) (match func(*Info) bool, id string, err
 		return nil, "", badCall("%s names no call, session or stream", f.Type)
 	}
 	name = or(name, tool)
+	attempt := -1
+	if f.Metadata.Get("attempt") != nil {
+		attempt = count(f.Metadata, "attempt")
+	}
 	fits := func(want, is string) bool { return want == "" || want == is }
 	return func(c *Info) bool {
-		return fits(name, c.Tool) && fits(caller, c.Caller) && fits(id, c.ID) && fits(session, c.SessionID) && fits(stream, c.StreamID)
+		return (attempt < 0 || attempt == c.Attempt) && fits(name, c.Tool) && fits(caller, c.Caller) &&
+			fits(id, c.ID) && fits(session, c.SessionID) && fits(stream, c.StreamID)
 	}, id, nil
 }
 

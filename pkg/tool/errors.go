@@ -32,6 +32,15 @@ func Retryable(err error) error {
 	return said(err).With(func(e *frames.Error) { e.Retryable = true })
 }
 
+// NoEffect says of a tool's error that nothing was done: where it is [Retryable]
+// too, the call may be made again whatever the tool is.
+func NoEffect(err error) error {
+	if err == nil {
+		return nil
+	}
+	return said(err).With(func(e *frames.Error) { e.Effect = frames.EffectNone })
+}
+
 // mayBeSaid are the codes that a tool itself may give; see the package's doc.
 var mayBeSaid = map[frames.Code]bool{
 	frames.CodeExecution: true, frames.CodeValidationInput: true, frames.CodeDenied: true, frames.CodeNotFound: true,

@@ -28,7 +28,7 @@ func Version(v string) Option {
 }
 
 // Timeout bounds one call, to the millisecond; 0 is none, the ceiling of 1 h
-// holds all the same. Default: 30 s.
+// holds all the same. Default: what the dispatcher takes, 30 s.
 func Timeout(limit time.Duration) Option {
 	return func(d *frames.Declaration) error {
 		if limit < 0 || limit%time.Millisecond != 0 {
@@ -49,6 +49,34 @@ func Annotations(a frames.Annotations) Option {
 // Default: it may not.
 func ReplaySafe() Option {
 	return func(d *frames.Declaration) error { d.Replay = frames.ReplaySafe; return nil }
+}
+
+// Retries is how many attempts may follow one that failed, 0 to 100, b how far
+// apart; the zero Backoff is 100 ms, doubled each time up to 5 s. An attempt
+// follows an error that is [Retryable], or of which nothing is said, where the
+// tool is [ReplaySafe] or idempotent or the error has [NoEffect]; a time-out only
+// where the tool is ReplaySafe. Default: none.
+func Retries(n int, b frames.Backoff) Option {
+	return func(d *frames.Declaration) error { d.Retries, d.Backoff = n, b; return nil }
+}
+
+// IdleTimeout bounds how long a call may be silent, to the millisecond. A handler
+// need not say anything: what is judged is whether this process lives. 0 is for
+// ever. Default: 0.
+func IdleTimeout(limit time.Duration) Option {
+	return func(d *frames.Declaration) error {
+		if limit < 0 || limit%time.Millisecond != 0 {
+			return frames.NewError(frames.CodeValidationInput, "tool %s: idle time-out %v, want whole milliseconds, 0 for none", d.Name, limit)
+		}
+		d.IdleTimeoutMs = limit.Milliseconds()
+		return nil
+	}
+}
+
+// LockKey names an argument: of calls with the same value of it one runs at a
+// time. Default: none.
+func LockKey(argument string) Option {
+	return func(d *frames.Declaration) error { d.LockKey = argument; return nil }
 }
 
 // Sequential makes a call wait for all earlier calls of its round, and later

@@ -39,7 +39,17 @@ func (c *call) errorOf(ctx context.Context, inResult *frames.Error, err error, h
 	case err == nil:
 		return nil
 	}
-	return said(err)
+	return c.said(err)
+}
+
+// said gives a handler's error as it leaves. A tool that asks for retries means
+// them for all that it does not say otherwise of.
+func (c *call) said(err error) *frames.Error {
+	e := said(err)
+	if _, ok := errors.AsType[*frames.Error](err); !ok && e.Code == frames.CodeExecution && c.tool.decl.Retries > 0 {
+		return e.With(func(e *frames.Error) { e.Retryable = true })
+	}
+	return e
 }
 
 // stoppedError is the error of a call whose context ended. The handler knows

@@ -140,8 +140,12 @@ func fill(d *frames.Declaration) error {
 		return bad("replay", d.Replay)
 	case d.ExecutionMode != frames.Parallel && d.ExecutionMode != frames.Sequential:
 		return bad("executionMode", d.ExecutionMode)
-	case *d.TimeoutMs < 0:
+	case d.TimeoutMs != nil && *d.TimeoutMs < 0:
 		return bad("timeoutMs", *d.TimeoutMs)
+	case d.IdleTimeoutMs < 0:
+		return bad("idleTimeoutMs", d.IdleTimeoutMs)
+	case d.Backoff.BaseMs < 0 || d.Backoff.MaxMs < 0 || d.Backoff.TotalMs < 0:
+		return bad("backoff", d.Backoff)
 	case slices.Contains(d.Keys, ""):
 		return bad("keys", d.Keys)
 	}

@@ -79,11 +79,10 @@ func TestDefaultsTrustLeast(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")
 	must(t, s.AddRaw(frames.Declaration{Name: "x"}, nothing))
-	ms := int64(30000)
 	got := s.Declarations()[0]
 	want := frames.Declaration{
 		Name: "x", Description: "Tool: x", Schema: json.RawMessage(frames.DefaultSchema), Version: "0.0.0",
-		Digest: got.Digest, Service: "test", Protocol: 1, TimeoutMs: &ms, Replay: "unsafe", ExecutionMode: "parallel",
+		Digest: got.Digest, Service: "test", Protocol: 1, Replay: "unsafe", ExecutionMode: "parallel",
 		Concurrency: 16, OutputLimits: frames.OutputLimits{MaxBytes: 51200, MaxLines: 2000, Retain: "head"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -146,6 +145,7 @@ func TestAddWithSchemasOfItsOwn(t *testing.T) {
 	}
 }
 
+// contract: P9, G41
 func TestAddRefuses(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")

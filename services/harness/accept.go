@@ -113,11 +113,20 @@ func (h *harness) put(ctx context.Context, key session.Key, id string, data []by
 	api, refused := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case refused && api.ErrorCode == errStoreRefused:
-		return frames.NewError(frames.CodeBusy, "the inbox of session %s is full: %w", key.SID, err).
-			With(func(e *frames.Error) { e.RetryAfter = time.Second })
+		return fullInbox(key, err)
 	case refused:
-		return frames.NewError(frames.CodeUnavailable, "the input cannot be stored: %w", err)
+		return frames.NewError(frames.CodeUnavailable, "the input cannot be stored: %w", bus.Words(err))
 	}
 	return frames.NewError(frames.CodeUnavailable,
-		"it is not known whether the input was stored, send it again with the same frame ids: %w", err)
+		"it is not known whether the input was stored, send it again with the same frame ids: %w", bus.Words(err))
+}
+
+// fullInbox is what a client gets that sends faster than its session reads.
+func fullInbox(key session.Key, cause error) error {
+	e := frames.NewError(frames.CodeBusy, "the inbox of session %s: %w", key.SID, bus.Words(cause))
+	return e.With(func(e *frames.Error) {
+		e.Message = "the inbox of session " + key.SID + " is full: what was sent before is not read yet. Send it again in a moment."
+		e.LLMMessage = "The session has not read what was sent to it before. Try again in a moment."
+		e.Reason, e.RetryAfter = "inbox_full", time.Second
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weavebus/weavebus/internal/session"
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -79,7 +80,7 @@ func (h *harness) nextInput(ctx context.Context, key session.Key, cursor uint64)
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return input{}, false, nil
 	case err != nil:
-		return input{}, false, frames.NewError(frames.CodeUnavailable, "the input of session %s cannot be read: %w", key.SID, err)
+		return input{}, false, frames.NewError(frames.CodeUnavailable, "the input of session %s cannot be read: %w", key.SID, bus.Words(err))
 	}
 	in.Sequence = msg.Sequence
 	in.Message, in.err = frames.Decode(msg.Data)

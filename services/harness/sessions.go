@@ -185,7 +185,7 @@ func (h *harness) remove(ctx context.Context, r *bus.Request, q question) error 
 		return frames.NewError(frames.CodeConflict, "session %s is %s: send ABORT first, or say force", q.sid, head.State.Status)
 	}
 	if err := h.inbox.Purge(ctx, jetstream.WithPurgeSubject(h.conn.Inbox(q.caller, q.sid))); err != nil {
-		return frames.NewError(frames.CodeUnavailable, "the input of session %s cannot be removed: %w", q.sid, err)
+		return frames.NewError(frames.CodeUnavailable, "the input of session %s cannot be removed: %w", q.sid, bus.Words(err))
 	}
 	if err := h.store.Delete(ctx, q.key()); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package harness_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,8 +80,9 @@ func TestInboxIsFull(t *testing.T) {
 		for ; err == nil && stored < 1100; stored++ {
 			_, err = c.send(frames.Param("top_p", stored))
 		}
-		if frames.CodeOf(err) != frames.CodeBusy || frames.AsError(err).RetryAfter == 0 {
-			t.Fatalf("after %d inputs: %v, want BUSY", stored, err)
+		e := frames.AsError(err)
+		if e.Code != frames.CodeBusy || e.RetryAfter == 0 || e.Reason != "inbox_full" || strings.Contains(e.Message+e.LLMMessage, "nats") {
+			t.Fatalf("after %d inputs: %v, want BUSY in words", stored, err)
 		}
 		other := dial(t, mesh, "s2")
 		other.start()

@@ -14,8 +14,8 @@ import (
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
-// maxDepth is how deep runs may be nested: a tool may run a loop, whose tools may.
-const maxDepth = 4
+// maxDepth is how deep runs may be nested.
+const maxDepth = dispatch.MaxDepth
 
 // runKey finds a run by what its caller knows of it.
 type runKey struct{ caller, streamID string }

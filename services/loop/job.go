@@ -12,6 +12,7 @@ import (
 
 	"github.com/weavebus/weavebus/internal/engine"
 	"github.com/weavebus/weavebus/internal/session"
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -107,7 +108,7 @@ func (j *job) ack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ackLimit)
 	defer cancel()
 	if err := j.msg.DoubleAck(ctx); err != nil {
-		return frames.NewError(frames.CodeUnavailable, "cannot acknowledge the job: %w", err)
+		return frames.NewError(frames.CodeUnavailable, "cannot acknowledge the job: %w", bus.Words(err))
 	}
 	return nil
 }

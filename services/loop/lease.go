@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -133,7 +134,7 @@ func (e *lease) renew(ctx context.Context) error {
 // inProgress tells the work queue that a job is worked on, and waits for its word.
 func inProgress(ctx context.Context, nc *nats.Conn, reply string) error {
 	if _, err := nc.RequestWithContext(ctx, reply, []byte("+WPI")); err != nil {
-		return frames.NewError(frames.CodeUnavailable, "the job's lease is not renewed: %w", err)
+		return frames.NewError(frames.CodeUnavailable, "the job's lease is not renewed: %w", bus.Words(err))
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ type loop struct {
 func (l *loop) open(ctx context.Context, prefix string) error {
 	js, err := jetstream.New(l.conn.NATS())
 	if err != nil {
-		return frames.NewError(frames.CodeUnavailable, "JetStream: %w", err)
+		return frames.NewError(frames.CodeUnavailable, "JetStream: %w", bus.Words(err))
 	}
 	if l.store, err = session.Open(ctx, js, prefix); err != nil {
 		return err

@@ -27,7 +27,7 @@ func (r *rig) counted(s *tool.Set, decl frames.Declaration, run handler) *atomic
 	return &n
 }
 
-// contract: E2, P74, P76, P79, A12
+// contract: E2, P47, P74, P79, A12
 // case: WS-L03
 func TestTurnOfASession(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

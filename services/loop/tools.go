@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 
@@ -25,7 +24,8 @@ type tools struct {
 var _ engine.Tools = (*tools)(nil)
 
 // Offer implements [engine.Tools].
-func (t *tools) Offer(context.Context) []provider.Tool {
+func (t *tools) Offer(ctx context.Context) []provider.Tool {
+	t.d.Registry().Settle(ctx)
 	offered := t.offered()
 	out := make([]provider.Tool, 0, len(offered))
 	for _, tool := range offered {
@@ -70,7 +70,7 @@ func (t *tools) Prepare(ctx context.Context, c engine.Call) (*engine.Ticket, err
 	decl := p.Declaration
 	return &engine.Ticket{
 		Identity: decl.Identity, Replay: decl.Replay, Sequential: decl.ExecutionMode == frames.Sequential,
-		Lock: lockOf(decl, call.Arguments), Start: t.start(p, c.ID != ""),
+		Lock: dispatch.LockOf(decl, call.Arguments), Start: t.start(p, c.ID != ""),
 	}, nil
 }
 
@@ -85,21 +85,4 @@ func (t *tools) start(p *dispatch.Prepared, second bool) engine.StartCall {
 		}
 		return t.d.Start(ctx, &started, done)
 	}
-}
-
-// lockOf gives the key that calls of a round have in common which run one at a
-// time: the argument that the declaration's lockKey names.
-func lockOf(d *frames.Declaration, args json.RawMessage) string {
-	if d.LockKey == "" {
-		return ""
-	}
-	var named map[string]json.RawMessage
-	if json.Unmarshal(args, &named) != nil || named[d.LockKey] == nil {
-		return ""
-	}
-	var value bytes.Buffer
-	if json.Compact(&value, named[d.LockKey]) != nil {
-		return ""
-	}
-	return d.LockKey + "=" + value.String()
 }

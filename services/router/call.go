@@ -48,6 +48,7 @@ func callFrom(q *bus.Request) (dispatch.Call, error) {
 	}
 	c.Arguments, err = f.Arguments()
 	c.Workspace = f.Metadata.Text("workspace")
+	c.Depth = int(f.Metadata.Int("depth"))
 	c.Timeout = time.Duration(min(max(f.Metadata.Int("timeoutMs"), 0), frames.MaxTimeout.Milliseconds())) * time.Millisecond
 	return c, err
 }
@@ -77,6 +78,7 @@ func (r *router) refuse(q *bus.Request, c dispatch.Call, err error) {
 func (r *router) start(ctx context.Context, q *bus.Request, c dispatch.Call) {
 	o := r.newOpen(q, c)
 	c.OnFrame = o.relay
+	c.Arguments = r.ownArguments(ctx, q, &c)
 	p, err := r.d.Prepare(ctx, c)
 	if err != nil {
 		r.refuse(q, c, err)

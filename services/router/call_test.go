@@ -50,6 +50,7 @@ func TestCallInJSON(t *testing.T) {
 	}, readFile)
 }
 
+// contract: P55, A28, G42
 func TestCallInMsgpack(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		call := frames.Call("read_file", []byte(`{"path":"a"}`), frames.WithCall("c-1", "read_file"))
@@ -64,7 +65,7 @@ func TestCallInMsgpack(t *testing.T) {
 
 // A tool that is not written with an SDK answers with one message of JSON.
 //
-// contract: A2
+// contract: A2, A25, A26
 func TestPlainTool(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		_, res := w.call("shout", `{"text":"hi"}`).result()

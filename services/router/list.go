@@ -18,7 +18,11 @@ func (r *router) list(ctx context.Context, q *bus.Request) {
 	switch {
 	case f == nil:
 		r.sent(q.Fail(frames.UnknownType(q.Frames[0].Type)), q)
+	case !f.Content.Lookup("export").Absent():
+		r.d.Registry().Settle(ctx)
+		r.export(q, f)
 	case f.Name == "":
+		r.d.Registry().Settle(ctx)
 		r.describeAll(q)
 	case r.d.Ready(f.Name):
 		r.describeOne(ctx, q, f.Name)

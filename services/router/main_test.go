@@ -68,10 +68,11 @@ type role struct {
 	done   chan error
 }
 
-// route runs a router.
+// route runs a router, which knows all tools that there are before.
 func (w *world) route(cfg router.Config) *role {
 	w.t.Helper()
 	s := router.New(cfg)
+	defer func() { <-time.After(300 * time.Millisecond) }()
 	return w.run(w.mesh.Connect(w.t, s.Identity, w.line.Option()), func(ctx, work context.Context, nc *nats.Conn, ready func()) error {
 		env := app.Env{Identity: s.Identity, Prefix: "wb", NATS: nc, Log: slog.New(w.log), Work: work}
 		return s.Run(ctx, env, ready)

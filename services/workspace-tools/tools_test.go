@@ -244,7 +244,7 @@ func TestDeclarations(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := d.OutputLimits
-		got[d.Name] = traits{d.Annotations, d.Replay, d.ExecutionMode, l.Retain, *d.TimeoutMs, l.MaxBytes, l.MaxLines, d.Concurrency}
+		got[d.Name] = traits{d.Annotations, d.Replay, d.ExecutionMode, l.Retain, d.Timeout().Milliseconds(), l.MaxBytes, l.MaxLines, d.Concurrency}
 		if !slices.Equal(d.Keys, []string{"w", frames.PathKey(dir)}) {
 			t.Errorf("%s has the keys %v", d.Name, d.Keys)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/weavebus/weavebus/internal/argstream"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
+	"github.com/weavebus/weavebus/pkg/provider/export"
 )
 
 // calls puts the calls of one turn together; the order in which a delta finds
@@ -203,8 +204,8 @@ func (c *call) continuedUnderNewID(f *fragment) bool {
 }
 
 // finish gives the calls. Ids that are missing, or taken by an earlier call,
-// are made.
-func (cs *calls) finish(reason provider.StopReason) []provider.ToolCall {
+// are made; names and arguments are those of the tools, not of their export.
+func (cs *calls) finish(reason provider.StopReason, tools *export.Set) []provider.ToolCall {
 	taken := map[string]bool{"": true}
 	out := make([]provider.ToolCall, 0, len(cs.order))
 	for _, c := range cs.order {
@@ -212,13 +213,17 @@ func (cs *calls) finish(reason provider.StopReason) []provider.ToolCall {
 			c.id = "call_" + rand.Text()[:24]
 		}
 		taken[c.id] = true
-		out = append(out, c.finish(reason))
+		out = append(out, c.finish(reason, tools))
 	}
 	return out
 }
 
-func (c *call) finish(reason provider.StopReason) provider.ToolCall {
-	done := provider.NewToolCall(c.id, c.name, string(joinPairs([]byte(c.args.Text()))), reason)
+func (c *call) finish(reason provider.StopReason, tools *export.Set) provider.ToolCall {
+	name, _ := tools.Names().Own(c.name)
+	done := provider.NewToolCall(c.id, name, string(joinPairs([]byte(c.args.Text()))), reason)
+	if done.Invalid == nil {
+		_, done.Arguments = tools.Own(c.name, done.Arguments)
+	}
 	if c.over != nil {
 		done.Invalid = frames.AsError(c.over)
 	}

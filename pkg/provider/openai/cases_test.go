@@ -69,6 +69,10 @@ var caseTests = map[string]func(*testing.T, testCase){
 // TestCases drives each case through HTTP.
 //
 // contract: B15
+// case: acc-02-missing-index, acc-03-index0-reused-whole, acc-06-args-only-fragments-no-index-no-id
+// case: acc-07-name-repeated, acc-08-name-late, acc-15-index-minus-one, acc-16-huge-index, acc-17-choices
+// case: acc-19-usage-repeated, acc-21-utf8-split, acc-23-truncated-length, exp-18-empty-tools
+// case: loop-10-bad-args-in-history, loop-13-mistral-id, loop-14-assistant-content
 func TestCases(t *testing.T) { //nolint:paralleltest // a case measures what is allocated
 	all := readCases(t)
 	passed := 0

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weavebus/weavebus/pkg/frames"
+	"github.com/weavebus/weavebus/pkg/provider/export"
 )
 
 // DefaultBaseURL is OpenAI's own endpoint.
@@ -38,6 +39,9 @@ type Config struct {
 	// ReplayThinking sends the model's reasoning back as reasoning_content, as
 	// DeepSeek-like servers want it beside tool calls. Default: false.
 	ReplayThinking bool
+	// MaxTools is how many tools a request may have: more are TOO_LARGE before it is
+	// sent. Default: 128, OpenAI's own limit; negative: no bound.
+	MaxTools int
 	// OmitStreamOptions leaves stream_options out, for servers that refuse it;
 	// usage may then be missing. Default: false.
 	OmitStreamOptions bool
@@ -49,6 +53,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.BaseURL == "" {
 		c.BaseURL = DefaultBaseURL
+	}
+	if c.MaxTools == 0 {
+		c.MaxTools = export.OpenAI.MaxTools()
 	}
 	if c.MaxResponseBytes == 0 {
 		c.MaxResponseBytes = 16 << 20

@@ -15,6 +15,13 @@
 // chunks. Only the first choice is read. Usage may come in each chunk: the last
 // counts. A stream without [DONE] is complete if it gave a finish_reason.
 //
+// # Tools
+//
+// Tools go out as package export has them: names and schemas in the form that
+// OpenAI takes. A call comes back under the tool's own name, with its own arguments.
+// The setting strictTools (true, false) chooses strict for the tools that do not
+// choose for themselves; without it nothing is said of it.
+//
 // # Errors
 //
 //	401, 402, 403         DENIED

@@ -257,7 +257,7 @@ func TestRequestBody(t *testing.T) {
 		Model:    "m/with/slashes",
 		Messages: []provider.Message{{Role: provider.RoleSystem, Text: "be <brief>"}, {Role: provider.RoleUser, Text: "hi"}},
 		Tools: []provider.Tool{
-			{Name: "f", Description: "d", Schema: json.RawMessage(`{"type":"object","properties":{"z":{"type":"integer","maximum":9007199254740993},"a":{}}}`), Strict: &strict},
+			{Name: "f", Description: "d", Schema: json.RawMessage(`{"type":"object","properties":{"z":{"type":"integer","maximum":9007199254740993},"a":{"type":"string"}}}`), Strict: &strict},
 			{Name: "g"},
 		},
 		ToolChoice: provider.ToolChoice{Mode: provider.ChoiceTool, Name: "f"},
@@ -269,7 +269,7 @@ func TestRequestBody(t *testing.T) {
 	}
 	const want = `{"max_tokens":5,"messages":[{"role":"system","content":"be <brief>"},{"role":"user","content":"hi"}],"model":"m/with/slashes",` +
 		`"stream":true,"stream_options":{"include_usage":true},"temperature":0.10,"tool_choice":{"function":{"name":"f"},"type":"function"},` +
-		`"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{"z":{"type":"integer","maximum":9007199254740993},"a":{}}},"strict":true}},` +
+		`"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{"z":{"type":["integer","null"],"maximum":9007199254740993},"a":{"type":["string","null"]}},"required":["z","a"],"additionalProperties":false},"strict":true}},` +
 		`{"type":"function","function":{"name":"g","parameters":{"type":"object","properties":{}}}}],"top_p":1,"x_own":{"a":1}}`
 	if diff := cmp.Diff(want, strings.TrimSpace(string(s.bodies[0]))); diff != "" {
 		t.Errorf("body (-want +got):\n%s", diff)
@@ -293,11 +293,11 @@ func TestToolChoices(t *testing.T) {
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
 	for says, req := range map[string]*provider.Request{
-		"no model is named":       {},
-		`setting "stream"`:        {Model: "m", Settings: map[string]json.RawMessage{"stream": json.RawMessage("false")}},
-		"is not JSON":             {Model: "m", Settings: map[string]json.RawMessage{"x": json.RawMessage("{")}},
-		"not among":               {Model: "m", Tools: []provider.Tool{{Name: "f"}}, ToolChoice: provider.ToolChoice{Mode: provider.ChoiceTool, Name: "g"}},
-		"schema that is not JSON": {Model: "m", Tools: []provider.Tool{{Name: "f", Schema: json.RawMessage("{")}}},
+		"no model is named":      {},
+		`setting "stream"`:       {Model: "m", Settings: map[string]json.RawMessage{"stream": json.RawMessage("false")}},
+		"is not JSON":            {Model: "m", Settings: map[string]json.RawMessage{"x": json.RawMessage("{")}},
+		"not among":              {Model: "m", Tools: []provider.Tool{{Name: "f"}}, ToolChoice: provider.ToolChoice{Mode: provider.ChoiceTool, Name: "g"}},
+		"the schema is not JSON": {Model: "m", Tools: []provider.Tool{{Name: "f", Schema: json.RawMessage("{")}}},
 	} {
 		_, err := provider.Collect(fake(t, nil).Stream(t.Context(), req))
 		if frames.CodeOf(err) != frames.CodeValidationInput && frames.CodeOf(err) != frames.CodeNotFound || !strings.Contains(err.Error(), says) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/weavebus/weavebus/pkg/provider"
+	"github.com/weavebus/weavebus/pkg/provider/export"
 )
 
 type wireMessage struct {
@@ -30,11 +31,14 @@ type wireCallBody struct {
 // dialect writes the messages of one request. It remembers under which id each
 // call went out, so that its result goes out under the same.
 type dialect struct {
-	cfg *Config
-	ids map[string]string
+	cfg   *Config
+	tools *export.Set
+	ids   map[string]string
 }
 
-func newDialect(cfg *Config) *dialect { return &dialect{cfg: cfg, ids: map[string]string{}} }
+func newDialect(cfg *Config, tools *export.Set) *dialect {
+	return &dialect{cfg: cfg, tools: tools, ids: map[string]string{}}
+}
 
 func (d *dialect) messages(in []provider.Message) []wireMessage {
 	out := make([]wireMessage, len(in))
@@ -72,14 +76,12 @@ func (d *dialect) assistant(m *provider.Message) wireMessage {
 }
 
 func (d *dialect) call(c *provider.Call) wireCall {
-	name := c.Name
+	name, arguments := c.Name, string(provider.ValidArguments(c.Arguments))
 	if name == "" {
 		name = "unnamed"
 	}
-	return wireCall{
-		ID: d.callID(c), Type: "function",
-		Function: wireCallBody{Name: name, Arguments: string(provider.ValidArguments(c.Arguments))},
-	}
+	name, arguments = d.tools.Wire(name, arguments)
+	return wireCall{ID: d.callID(c), Type: "function", Function: wireCallBody{Name: name, Arguments: arguments}}
 }
 
 // callID gives the id that the model knows the call by, else ours.

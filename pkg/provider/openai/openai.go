@@ -95,10 +95,11 @@ func (p *Provider) stream(ctx context.Context, req *provider.Request, t *turn) e
 	if err := p.checkKey(); err != nil {
 		return err
 	}
-	body, err := p.body(req)
+	body, tools, err := p.body(req)
 	if err != nil {
 		return err
 	}
+	t.tools = tools
 	watch, ctx := newWatch(ctx, p.cfg.IdleTimeout)
 	defer watch.stop()
 	resp, err := p.send(ctx, body)

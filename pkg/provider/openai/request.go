@@ -8,10 +8,15 @@ import (
 
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
+	"github.com/weavebus/weavebus/pkg/provider/export"
 )
 
 // fixed are the keys of the body that no setting may replace.
 var fixed = []string{"model", "messages", "tools", "tool_choice", "stream", "stream_options", "n"}
+
+// strictTools is the setting that chooses strict for tools that do not choose for
+// themselves; it goes nowhere.
+const strictTools = "strictTools"
 
 // settingNames translates the neutral names of settings; all others go out as
 // they are.
@@ -26,23 +31,26 @@ var settingNames = map[string]string{
 
 type body map[string]any
 
-// body builds the request; what cannot be sent is VALIDATION_INPUT.
-func (p *Provider) body(req *provider.Request) ([]byte, error) {
+// body builds the request; what cannot be sent is VALIDATION_INPUT. The set is that
+// of the request's tools, by which the answer's calls are read.
+func (p *Provider) body(req *provider.Request) ([]byte, *export.Set, error) {
 	if req.Model == "" {
-		return nil, p.errorf(frames.CodeNotFound, "no model is named: write %s/<model>", p.cfg.Name)
+		return nil, nil, p.errorf(frames.CodeNotFound, "no model is named: write %s/<model>", p.cfg.Name)
 	}
 	out := body{"model": req.Model, "stream": true}
 	if err := p.settings(out, req); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := p.tools(out, req); err != nil {
-		return nil, err
+	set, err := p.tools(out, req)
+	if err != nil {
+		return nil, nil, err
 	}
 	if !p.cfg.OmitStreamOptions {
 		out["stream_options"] = map[string]bool{"include_usage": true}
 	}
-	out["messages"] = newDialect(&p.cfg).messages(req.Messages)
-	return encode(out)
+	out["messages"] = newDialect(&p.cfg, set).messages(req.Messages)
+	text, err := encode(out)
+	return text, set, err
 }
 
 // encode writes JSON without escaping what JSON need not escape.
@@ -61,6 +69,8 @@ func (p *Provider) settings(out body, req *provider.Request) error {
 		value := req.Settings[name]
 		key := p.settingKey(name)
 		switch {
+		case key == strictTools:
+			continue
 		case slices.Contains(fixed, key):
 			return p.refuse("setting %q cannot be set", name)
 		case !json.Valid(value):
@@ -88,48 +98,40 @@ func (p *Provider) settingKey(name string) string {
 	return name
 }
 
-type wireTool struct {
-	Type     string       `json:"type"`
-	Function wireFunction `json:"function"`
-}
-
-type wireFunction struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	Parameters  json.RawMessage `json:"parameters"`
-	Strict      *bool           `json:"strict,omitempty"`
-}
-
 // tools sets tools and tool_choice, or neither: several servers refuse an empty
 // list, and a choice without a list.
-func (p *Provider) tools(out body, req *provider.Request) error {
-	if len(req.Tools) == 0 {
-		return nil
-	}
-	list := make([]wireTool, len(req.Tools))
-	for i := range req.Tools {
-		t := &req.Tools[i]
-		schema := t.Schema
-		if len(trim(schema)) == 0 {
-			schema = json.RawMessage(`{"type":"object","properties":{}}`)
+func (p *Provider) tools(out body, req *provider.Request) (*export.Set, error) {
+	opts := []export.Option{export.WithMaxTools(p.cfg.MaxTools)}
+	if value := trim(req.Settings[strictTools]); value != nil {
+		strict := string(value) == "true"
+		if !strict && string(value) != "false" {
+			return nil, p.refuse("setting %q is neither true nor false", strictTools)
 		}
-		if t.Name == "" || !json.Valid(schema) {
-			return p.refuse("tool %d (%q) has no name, or a schema that is not JSON", i, clip(t.Name))
-		}
-		list[i] = wireTool{Type: "function", Function: wireFunction{t.Name, t.Description, schema, t.Strict}}
+		opts = append(opts, export.WithStrict(strict))
 	}
-	out["tools"] = list
-	return p.toolChoice(out, req)
+	set, err := export.Export(export.OpenAI, export.FromTools(req.Tools), opts...)
+	if err != nil {
+		return nil, p.refuseTools(frames.AsError(err))
+	}
+	if set.Len() == 0 {
+		return set, nil
+	}
+	out["tools"] = set.JSON()
+	return set, p.toolChoice(out, req, set)
 }
 
-func (p *Provider) toolChoice(out body, req *provider.Request) error {
+func (p *Provider) refuseTools(err *frames.Error) error {
+	return final(err.With(func(e *frames.Error) { e.Message = p.cfg.Name + ": " + e.Message }))
+}
+
+func (p *Provider) toolChoice(out body, req *provider.Request, set *export.Set) error {
 	switch c := req.ToolChoice; c.Mode {
 	case "":
 	case provider.ChoiceTool:
 		if !slices.ContainsFunc(req.Tools, func(t provider.Tool) bool { return t.Name == c.Name }) {
 			return p.refuse("the tool choice %q is not among the tools", clip(c.Name))
 		}
-		out["tool_choice"] = map[string]any{"type": "function", "function": map[string]string{"name": c.Name}}
+		out["tool_choice"] = map[string]any{"type": "function", "function": map[string]string{"name": set.Names().Wire(c.Name)}}
 	default:
 		out["tool_choice"] = string(c.Mode)
 	}

@@ -6,12 +6,14 @@ import (
 
 	"github.com/weavebus/weavebus/internal/sse"
 	"github.com/weavebus/weavebus/pkg/provider"
+	"github.com/weavebus/weavebus/pkg/provider/export"
 )
 
 // turn turns chunks into events, one turn long.
 type turn struct {
 	yield func(provider.Event, error) bool
-	left  bool // the range was left: nothing may be yielded any more
+	tools *export.Set // what the model was told
+	left  bool        // the range was left: nothing may be yielded any more
 
 	answer, thought pieces
 	calls           *calls
@@ -170,7 +172,7 @@ func (t *turn) end(done bool) error {
 		t.emit(provider.Text{Text: text})
 	}
 	reason := t.outcome()
-	for _, call := range t.calls.finish(reason) {
+	for _, call := range t.calls.finish(reason, t.tools) {
 		t.emit(call)
 	}
 	t.emit(provider.Stop{Reason: reason, Raw: t.raw, Usage: t.usage})
