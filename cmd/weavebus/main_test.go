@@ -34,7 +34,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Deadline:            time.Now().Add(2 * time.Minute), // a command that hangs is a failure, not a wait
+		Deadline:            time.Now().Add(5 * time.Minute), // a command that hangs is a failure, not a wait
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir+"/home")
 			env.Setenv("XDG_STATE_HOME", env.WorkDir+"/home/state")

@@ -114,9 +114,17 @@ func (x *Exchange) Next(ctx context.Context) (frames.Frame, error) {
 		case <-ctx.Done():
 			return frames.Frame{}, frames.AsError(context.Cause(ctx))
 		case <-silence:
-			return frames.Frame{}, frames.NewError(frames.CodeNoResult, "no answer for %v", x.silent)
+			return frames.Frame{}, x.silence()
 		}
 	}
+}
+
+// silence is the error of an exchange that nothing was heard of.
+func (x *Exchange) silence() error {
+	if x.ask.c.nc.IsConnected() {
+		return frames.NewError(frames.CodeNoResult, "no answer for %v", x.silent)
+	}
+	return frames.NewError(frames.CodeNoResult, "no answer for %v: the connection to the mesh is lost, and whether it was done is not known", x.silent)
 }
 
 func (x *Exchange) pop() (frames.Frame, bool, error) {
