@@ -48,6 +48,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"mesh": meshUp, "exits": exits, "halt": meshHalt, "await": await, "begin": begin, "server": server,
+			"policy": policy,
 		},
 	})
 }
@@ -131,6 +132,27 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if want := args[0]; strings.TrimSpace(want) != strconv.Itoa(code) {
 		ts.Fatalf("exit code %d, want %s", code, want)
+	}
+}
+
+// policy runs the example policy-hook on the script's mesh until the script's end.
+func policy(ts *testscript.TestScript, _ bool, _ []string) {
+	program := ts.MkAbs("policy-hook")
+	build := exec.Command("go", "build", "-o", program, "github.com/weavebus/weavebus/examples/policy-hook")
+	if out, err := build.CombinedOutput(); err != nil {
+		ts.Fatalf("go build: %v\n%s", err, out)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(environment(ts), "WEAVEBUS_NATS="+ts.Getenv("URL"), "WEAVEBUS_NKEY="+ts.Getenv("STATE")+"/keys/hook.nk")
+	out, err := cmd.StderrPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	ts.Defer(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		ts.Check(cmd.Wait())
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); !strings.Contains(line, "is ready") {
+		ts.Fatalf("policy-hook: %s %v", line, err)
 	}
 }
 

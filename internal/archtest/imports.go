@@ -46,8 +46,8 @@ func layerRules() []Rule {
 		},
 		{
 			Name:   "bus-below-tools",
-			Reason: "imports point downward: tool, client and provider stand on the bus",
-			find:   never("pkg/bus/...", "pkg/tool/...", "pkg/client/...", "pkg/provider/..."),
+			Reason: "imports point downward: tool, client, provider and hook stand on the bus",
+			find:   never("pkg/bus/...", "pkg/tool/...", "pkg/client/...", "pkg/provider/...", "pkg/hook/..."),
 		},
 		{
 			Name:   "internal-below-services",

@@ -67,10 +67,10 @@ func TestParseRefuses(t *testing.T) {
 		{`{"path":1,"p\u0061th":2}`, argstream.ReasonDuplicate, 10, `duplicate key "path"`},
 		{`{"a":{"b":1,"c":2,"b":3}}`, argstream.ReasonDuplicate, 18, `duplicate key "b"`},
 		{manyKeys(20, "k7"), argstream.ReasonDuplicate, -1, `duplicate key "k7"`},
-		{`{"a":NaN}`, argstream.ReasonInvalid, 5, "'N'"},
+		{`{"a":NaN}`, argstream.ReasonInvalid, 5, "NaN"},
 		{`{"a":Infinity}`, argstream.ReasonInvalid, 5, ""},
 		{`{"a":+1}`, argstream.ReasonInvalid, 5, ""},
-		{`{"a":01}`, argstream.ReasonInvalid, 5, "leading zero"},
+		{`{"a":01}`, argstream.ReasonInvalid, 5, "needless 0"},
 		{`{"a":1.}`, argstream.ReasonInvalid, 7, "a digit"},
 		{`{"a":-}`, argstream.ReasonInvalid, 6, "a digit"},
 		{`{"a":1e}`, argstream.ReasonInvalid, 7, "a digit"},
@@ -82,11 +82,11 @@ func TestParseRefuses(t *testing.T) {
 		{`{"a" 1}`, argstream.ReasonInvalid, 5, "a colon"},
 		{`{"a":1 "b":2}`, argstream.ReasonInvalid, 7, "a comma"},
 		{`{'a':1}`, argstream.ReasonInvalid, 1, "a key"},
-		{`{"a":1}{"a":2}`, argstream.ReasonInvalid, 7, "more than one"},
-		{`{"a":1} x`, argstream.ReasonInvalid, 8, "more than one"},
-		{"{\"a\":\"x\ny\"}", argstream.ReasonInvalid, 7, "control character 0x0a"},
+		{`{"a":1}{"a":2}`, argstream.ReasonInvalid, 7, "something follows"},
+		{`{"a":1} x`, argstream.ReasonInvalid, 8, "something follows"},
+		{"{\"a\":\"x\ny\"}", argstream.ReasonInvalid, 7, "control character"},
 		{`{"a":"\x"}`, argstream.ReasonInvalid, 6, "escape"},
-		{`{"a":"\u12g4"}`, argstream.ReasonInvalid, 6, "hexadecimal"},
+		{`{"a":"\u12g4"}`, argstream.ReasonInvalid, 10, "hexadecimal"},
 		{"\ufeff{}", argstream.ReasonInvalid, 0, ""},
 		{"```json\n{}\n```", argstream.ReasonInvalid, 0, ""},
 		{`[]`, argstream.ReasonNotObject, 0, "an array"},
@@ -94,22 +94,22 @@ func TestParseRefuses(t *testing.T) {
 		{`null`, argstream.ReasonNotObject, 0, "null"},
 		{`12`, argstream.ReasonNotObject, 0, "a number"},
 		{`true`, argstream.ReasonNotObject, 0, "a boolean"},
-		{"{\"a\":\"\xff\"}", argstream.ReasonUTF8, 6, "0xff"},
+		{"{\"a\":\"\xff\"}", argstream.ReasonUTF8, 6, "UTF-8"},
 		{"{\"a\":\"\xed\xa0\x80\"}", argstream.ReasonUTF8, 6, ""},
 		{"{\"a\":\"\xc0\x80\"}", argstream.ReasonUTF8, 6, ""},
 		{"{\xff}", argstream.ReasonUTF8, 1, ""},
-		{`{"a":"\ud800"}`, argstream.ReasonUTF8, 6, `\ud800`},
+		{`{"a":"\ud800"}`, argstream.ReasonUTF8, 6, "surrogate"},
 		{`{"a":"\ude00\ud83d"}`, argstream.ReasonUTF8, 6, ""},
 		{`{"a":"\ud800\u0041"}`, argstream.ReasonUTF8, 6, ""},
 		{`{"\ud800":1}`, argstream.ReasonUTF8, 2, ""},
 		{`{"a":1e401}`, argstream.ReasonLimit, 5, "exponent"},
 		{`{"a":1E-1000000000000000000000}`, argstream.ReasonLimit, 5, "exponent"},
-		{`{"a":` + strings.Repeat("9", 1001) + `}`, argstream.ReasonLimit, 5, "1000 digits"},
-		{`{"a":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`, argstream.ReasonLimit, 68, "deeper than 64"},
+		{`{"a":` + strings.Repeat("9", 1001) + `}`, argstream.ReasonLimit, 5, "more digits than the limit of 1000"},
+		{`{"a":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`, argstream.ReasonLimit, 68, "deeper than the limit of 64"},
 		{strings.Repeat(`{"a":`, 100_000), argstream.ReasonLimit, 320, ""},
-		{`{"a":"` + "\xc3", argstream.ReasonTruncated, 7, ""},
-		{`{"x":1,"y"`, argstream.ReasonTruncated, 10, "an object"},
-		{`{"path":"a.txt","content":"lin`, argstream.ReasonTruncated, 30, "a string"},
+		{`{"a":"` + "\xc3", argstream.ReasonIncomplete, 7, ""},
+		{`{"x":1,"y"`, argstream.ReasonIncomplete, 10, "ends before"},
+		{`{"path":"a.txt","content":"lin`, argstream.ReasonIncomplete, 30, "ends before"},
 	}
 	for _, tt := range tests {
 		_, err := argstream.Parse([]byte(tt.text))
@@ -155,7 +155,7 @@ func TestEachBeginningIsCutOff(t *testing.T) {
 	const whole = `{"a":[1.5e+3,-2,true,null,{"é":"\u00e9\ud83d\ude00 😀\n"}],"b":{}}`
 	for n := 1; n < len(whole); n++ {
 		_, err := argstream.Parse([]byte(whole[:n]))
-		if got := frames.AsError(err); got == nil || got.Reason != argstream.ReasonTruncated || !strings.Contains(got.ForModel(), "cut off") {
+		if got := frames.AsError(err); got == nil || got.Reason != argstream.ReasonIncomplete || !strings.Contains(got.ForModel(), "cut off") {
 			t.Errorf("%q: %v", whole[:n], err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestPreviewIsAtThePlace(t *testing.T) {
 	if !errors.As(err, &at) {
 		t.Fatal(err)
 	}
-	if want := `…"` + strings.Repeat("ä", 15) + `\" \"b\":\"` + strings.Repeat("ö", 5) + `"…`; at.Preview != want {
+	if want := `…` + strings.Repeat("ä", 11) + `" "b":"` + strings.Repeat("ö", 9) + `…`; at.Preview != want {
 		t.Errorf("preview %s, want %s", at.Preview, want)
 	}
 }
@@ -288,7 +288,7 @@ func refusedForAReason(t *testing.T, text []byte, err error) {
 	t.Helper()
 	valid := json.Valid(text)
 	switch reason := frames.AsError(err).Reason; reason {
-	case argstream.ReasonInvalid, argstream.ReasonTruncated:
+	case argstream.ReasonInvalid, argstream.ReasonIncomplete:
 		if valid {
 			t.Fatalf("%s, but %q is JSON", reason, text)
 		}

@@ -1,16 +1,13 @@
-// Package argstream turns the pieces of a call's argument text into arguments.
+// Package argstream turns the pieces of calls' argument texts into arguments.
 //
-// It is pure and bounded: a [Joiner] joins the pieces of one call (which call a
-// piece belongs to is the caller's to know), and [Parse] reads the whole text
-// strictly. Nothing is judged before the last piece is there, so pieces may be
-// cut anywhere: inside a rune, an escape, a surrogate pair.
+// It is pure and bounded: [Calls] holds the calls that are open and puts each
+// piece to its call, [Parse] reads a whole text strictly, and [Repair] makes the
+// lossless repairs of docs/protocol.md, section 3, each by its name. There is no
+// clock: time is passed in. Nothing is judged before the last piece is there, so
+// pieces may be cut anywhere: inside a rune, an escape, a surrogate pair.
 //
-// Parse never changes what it accepts, and accepts no text that two readers
-// could understand differently: one JSON object, no duplicate keys, valid UTF-8,
-// no lone surrogates, bounded depth and numbers. A text that was cut off is told
-// apart from one that is wrong; neither is completed.
-//
-// The lossless repairs of PROTOCOL section 3 and the state of calls that stream
-// through the router belong here too: repairs between a failed Parse and the
-// error, the state around the Joiner.
+// No text is accepted that two readers could understand differently: one JSON
+// object, no duplicate keys, valid UTF-8, no lone surrogates, bounded depth and
+// numbers, by package jsontext. A text that was cut off is told apart from one
+// that is wrong; neither is completed.
 package argstream

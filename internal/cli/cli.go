@@ -50,6 +50,7 @@ type commands struct {
 type globals struct {
 	meshFlags `group:"Mesh"`
 	models    `group:"Models"`
+	hookFlags `group:"Hooks"`
 
 	Config   string `name:"config" placeholder:"FILE" help:"YAML file with flags by their names. Default: $XDG_CONFIG_HOME/weavebus/config.yaml, if it is there." env:"WEAVEBUS_CONFIG"`
 	JSON     bool   `name:"json" help:"Print for machines: one JSON value, or one a line." env:"WEAVEBUS_JSON"`

@@ -112,7 +112,7 @@ func (c *console) startHost(ctx context.Context, state string, cfg hostConfig) (
 		h.stop()
 		return nil, frames.AsError(context.Cause(ctx))
 	}
-	f := meshFile{URL: server.ClientURL(), PID: os.Getpid(), Version: version().Version, Prefix: c.Prefix}
+	f := meshFile{URL: server.ClientURL(), PID: os.Getpid(), Version: version().Version, Prefix: c.Prefix, Hooks: c.Hook}
 	if err := f.write(state); err != nil {
 		h.stop()
 		return nil, err

@@ -104,7 +104,11 @@ const startLimit = 15 * time.Second
 
 // startOwn starts a mesh for this command, on any free port.
 func (c *console) startOwn(ctx context.Context, state string) (*host, error) {
-	services, err := (&roleConfig{models: c.models, environ: environ()}).services(meshRoles...)
+	hooks, err := c.hooks()
+	if err != nil {
+		return nil, err
+	}
+	services, err := (&roleConfig{models: c.models, hooks: hooks, environ: environ()}).services(meshRoles...)
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +151,10 @@ func (c *console) join(ctx context.Context, state string) (*bus.Conn, error) {
 		return nil, usageError("--prefix %s: the mesh that runs on %s has the prefix %s: leave the flag out, or choose another --mesh", c.Prefix, state, f.Prefix)
 	}
 	c.Prefix = f.Prefix
+	if err := c.otherHooks(f); err != nil {
+		conn.Close()
+		return nil, err
+	}
 	return conn, nil
 }
 

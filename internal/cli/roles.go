@@ -9,6 +9,7 @@ import (
 
 	"github.com/weavebus/weavebus/internal/app"
 	"github.com/weavebus/weavebus/pkg/frames"
+	"github.com/weavebus/weavebus/pkg/hook"
 	"github.com/weavebus/weavebus/pkg/provider"
 	"github.com/weavebus/weavebus/pkg/provider/openai"
 	"github.com/weavebus/weavebus/pkg/provider/scripted"
@@ -28,6 +29,7 @@ type role struct {
 // roleConfig is what the roles are made of.
 type roleConfig struct {
 	models     models
+	hooks      []hook.Hook
 	workspaces []workspacetools.Workspace
 	private    []string // folders that no workspace may touch
 	allowRoot  bool
@@ -40,8 +42,8 @@ func roles() []role {
 		{"harness", "keeps sessions", func(*roleConfig) (app.Service, error) { return harness.New(harness.Config{}), nil }},
 		{"llm", "puts models on the bus", newLLM},
 		{"workspace-tools", "files and commands of workspaces", newWorkspaceTools},
-		{"router", "dispatches the calls of clients", func(*roleConfig) (app.Service, error) { return router.New(router.Config{}), nil }},
-		{"loop", "runs the loop between models and tools", func(*roleConfig) (app.Service, error) { return loop.New(loop.Config{}), nil }},
+		{"router", "dispatches the calls of clients", func(cfg *roleConfig) (app.Service, error) { return router.New(router.Config{Hooks: cfg.hooks}), nil }},
+		{"loop", "runs the loop between models and tools", func(cfg *roleConfig) (app.Service, error) { return loop.New(loop.Config{Hooks: cfg.hooks}), nil }},
 	}
 }
 

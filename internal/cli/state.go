@@ -19,6 +19,8 @@ type meshFile struct {
 	PID     int    `json:"pid"`
 	Version string `json:"version"`
 	Prefix  string `json:"prefix"`
+	// Hooks are the flags that it was started with.
+	Hooks []string `json:"hooks,omitempty"`
 }
 
 const meshFileName = "mesh.json"

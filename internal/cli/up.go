@@ -69,6 +69,9 @@ func (cmd *upCmd) services(c *console, state string) ([]app.Service, error) {
 	cfg := &roleConfig{models: c.models, environ: environ(), private: private(state), allowRoot: true}
 	names := meshRoles
 	var err error
+	if cfg.hooks, err = c.hooks(); err != nil {
+		return nil, err
+	}
 	if cfg.workspaces, err = c.workspaces(cmd.Workspace, state); err != nil {
 		return nil, err
 	}
@@ -85,13 +88,14 @@ type upInfo struct {
 	CallerKey string `json:"callerKey"`
 	Tool      string `json:"tool"`
 	ToolKey   string `json:"toolKey"`
+	HookKey   string `json:"hookKey"`
 }
 
 // announce says how to use the mesh.
 func (cmd *upCmd) announce(c *console, h *host) error {
 	i := upInfo{
 		URL: h.server.ClientURL(), State: h.state, Caller: "me", CallerKey: h.server.SeedFile("me"),
-		Tool: "local", ToolKey: h.server.SeedFile("local"),
+		Tool: "local", ToolKey: h.server.SeedFile("local"), HookKey: h.server.SeedFile("hook"),
 	}
 	if c.JSON {
 		return c.print(i)
@@ -99,6 +103,10 @@ func (cmd *upCmd) announce(c *console, h *host) error {
 	c.say("The mesh is up: %s\nState: %s", i.URL, i.State)
 	c.say("Call a tool with the stock NATS command line:\n  %s", natsLine(i, c.Prefix, len(cmd.Workspace) > 0))
 	c.say("Serve a tool:\n  WEAVEBUS_NATS=%s WEAVEBUS_NKEY=%s go run ./examples/hello-tool", i.URL, shellQuote(i.ToolKey))
+	if len(c.Hook) > 0 {
+		c.say("Calls pass hooks: %s. Serve one:\n  WEAVEBUS_NATS=%s WEAVEBUS_NKEY=%s go run ./examples/policy-hook",
+			strings.Join(c.Hook, "; "), i.URL, shellQuote(i.HookKey))
+	}
 	if len(cmd.Workspace) == 0 {
 		c.say("No workspace is served: start with --workspace DIR for file and command tools.")
 	}
@@ -142,6 +150,9 @@ func (cmd *serveCmd) Run(c *console) error {
 		return err
 	}
 	cfg := &roleConfig{models: c.models, environ: environ(), private: private(state), allowRoot: cmd.AllowRoot}
+	if cfg.hooks, err = c.hooks(); err != nil {
+		return err
+	}
 	if cfg.workspaces, err = c.workspaces(cmd.Workspace, state); err != nil {
 		return err
 	}

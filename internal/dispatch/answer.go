@@ -93,6 +93,7 @@ func (a *attempt) keep(f *frames.Frame) {
 		if res, err = f.Result(); err != nil {
 			res = failed(err)
 		}
+		unhook(res)
 	}
 	a.lane.mu.Lock()
 	defer a.lane.mu.Unlock()
@@ -161,22 +162,26 @@ func started(why *frames.Error) *frames.Error {
 // checked holds a result to the inline limit and to the tool's output schema;
 // values beside an error are not held to the schema.
 func (a *attempt) checked(res *frames.ToolResult) *frames.ToolResult {
-	if n, most := sizeOf(res), a.d.conn.InlineLimit(); n > most {
-		err := frames.TooLarge("result of tool "+a.Tool, int64(n), int64(most))
-		return failed(err.With(func(e *frames.Error) { e.Effect = frames.EffectDone }))
-	}
 	a.tidy(res)
-	if res.Err != nil {
-		return res
-	}
-	s, err := a.d.reg.Output(a.decl)
-	if err == nil && s != nil {
-		err = s.ValidateOutput(res.Result)
-	}
-	if err != nil {
+	if err := a.d.check(a.decl, res); err != nil {
 		return failed(err)
 	}
 	return res
+}
+
+func (d *Dispatcher) check(decl *frames.Declaration, res *frames.ToolResult) error {
+	if n, most := sizeOf(res), d.conn.InlineLimit(); n > most {
+		err := frames.TooLarge("result of tool "+decl.Name, int64(n), int64(most))
+		return err.With(func(e *frames.Error) { e.Effect = frames.EffectDone })
+	}
+	if failure := res.Err; failure != nil {
+		return nil //nolint:nilerr // it is a failure as it should be
+	}
+	s, err := d.reg.Output(decl)
+	if err == nil && s != nil {
+		err = s.ValidateOutput(res.Result)
+	}
+	return err
 }
 
 // sizeOf gives how many bytes of a result are the tool's.

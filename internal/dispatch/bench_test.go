@@ -42,6 +42,14 @@ const schema = `{"type":"object","properties":{"path":{"type":"string"},"limit":
 
 func benchDispatcher(b *testing.B, decl frames.Declaration) *dispatch.Following {
 	b.Helper()
+	_, d := benchMesh(b, decl, dispatch.Config{})
+	return d
+}
+
+// benchMesh gives a dispatcher on a mesh where one tool is served, and what
+// connects to it.
+func benchMesh(b *testing.B, decl frames.Declaration, cfg dispatch.Config) (func(identity string) *bus.Conn, *dispatch.Following) {
+	b.Helper()
 	m := bustest.Start(b)
 	connect := func(identity string) *bus.Conn {
 		c, err := bus.New(m.Connect(b, identity), identity)
@@ -51,7 +59,7 @@ func benchDispatcher(b *testing.B, decl frames.Declaration) *dispatch.Following 
 		b.Cleanup(c.Close)
 		return c
 	}
-	d, err := dispatch.Follow(b.Context(), context.Background(), connect("router"), dispatch.Config{})
+	d, err := dispatch.Follow(b.Context(), context.Background(), connect("router"), cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -76,5 +84,5 @@ func benchDispatcher(b *testing.B, decl frames.Declaration) *dispatch.Following 
 	for !d.Ready("echo") {
 		runtime.Gosched() // it is on its way
 	}
-	return d
+	return connect, d
 }

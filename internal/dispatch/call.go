@@ -22,8 +22,13 @@ type Call struct {
 	// Caller is who asks, as proved by the subject.
 	Caller string
 	Tool   string
-	// Arguments are JSON text.
+	// Arguments are JSON text; what [Dispatcher.Prepare] repairs may be none yet.
 	Arguments json.RawMessage
+	// Repairs names what was done to Arguments already.
+	Repairs []string
+	// Translate puts arguments that are one JSON object into the tool's own terms,
+	// where they were made by an export of its schema. Nil leaves them.
+	Translate func(d *frames.Declaration, args json.RawMessage) json.RawMessage
 	SessionID string
 	// Workspace is a name that an instance owns, or an absolute path of a root;
 	// empty is the only one there is.
@@ -39,12 +44,14 @@ type Call struct {
 	OnFrame func(f *frames.Frame)
 }
 
-// Prepared is a call that may run: the tool was found and the arguments fit.
+// Prepared is a call that may run: the tool was found and the arguments, which are
+// those that will run, fit. Repairs names all that was done to them.
 type Prepared struct {
 	Call
 	// Declaration is the tool's as it stood when the call was prepared.
 	Declaration *frames.Declaration
 	key         string
+	hooked      *hooked // nil where no hook sees the call
 }
 
 // running is a call from its start to its one result.
@@ -57,6 +64,8 @@ type running struct {
 	trace  nats.Header
 	opened time.Time
 	lock   string // what only one call of the lane may hold; "" is none
+
+	hooks stopper // of those behind the tool
 
 	// telling is held while OnFrame runs, so that nothing follows the result.
 	telling sync.Mutex

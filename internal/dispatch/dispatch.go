@@ -21,6 +21,7 @@ import (
 	"github.com/weavebus/weavebus/internal/registry"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
+	"github.com/weavebus/weavebus/pkg/hook"
 )
 
 // Config sets up a Dispatcher.
@@ -38,6 +39,8 @@ type Config struct {
 	// MaxBytes is how many bytes of arguments all calls together may hold.
 	// Default: 256 MiB.
 	MaxBytes int
+	// Hooks decide on calls and look at them, in this order. Default: none.
+	Hooks []hook.Hook
 	// Log is where faults go. Default: slog.Default().
 	Log *slog.Logger
 }
@@ -59,7 +62,7 @@ func (c Config) Validate() error {
 	if c.DefaultTimeout > frames.MaxTimeout {
 		return frames.NewError(frames.CodeValidationInput, "DefaultTimeout: %v, want at most %v", c.DefaultTimeout, frames.MaxTimeout)
 	}
-	return nil
+	return hook.Check(c.Hooks)
 }
 
 func (c Config) withDefaults() Config {
@@ -100,9 +103,10 @@ const (
 
 // Dispatcher dispatches the calls of one process. It is safe for concurrent use.
 type Dispatcher struct {
-	conn *bus.Conn
-	reg  *registry.Registry
-	cfg  Config
+	conn  *bus.Conn
+	reg   *registry.Registry
+	cfg   Config
+	hooks *hooks
 
 	stats struct{ late, foreign, retries atomic.Uint64 }
 
@@ -123,6 +127,7 @@ func New(conn *bus.Conn, reg *registry.Registry, cfg Config) *Dispatcher {
 		conn: conn, reg: reg, cfg: cfg.withDefaults(),
 		lanes: map[laneKey]*lane{}, calls: map[callKey]*running{},
 	}
+	d.hooks = newHooks(conn, d.cfg)
 	reg.OnChange(d.changed)
 	reg.OnGone(d.gone)
 	return d
@@ -165,6 +170,9 @@ func (d *Dispatcher) Start(ctx context.Context, p *Prepared, done func(*frames.T
 		done(failed(err))
 		return func(error) {}
 	}
+	if r.answered() {
+		return r.cancel
+	}
 	d.advance(r)
 	return r.cancel
 }
@@ -178,23 +186,37 @@ func (d *Dispatcher) register(r *running) error {
 	case d.closed:
 		return frames.NewError(frames.CodeUnavailable, "the dispatcher has stopped")
 	case d.calls[key] != nil:
-		return frames.NewError(frames.CodeConflict, "call %s is running already", r.ID)
+		return runsAlready(r.ID)
 	case d.bytes+len(r.Arguments) > d.cfg.MaxBytes:
 		return frames.Busy(r.Tool, d.cfg.QueueWait/10).WithReason("busy")
 	}
 	d.calls[key] = r
 	d.bytes += len(r.Arguments)
 	d.untold++
-	at := laneKey{r.Tool, r.Depth}
-	r.lane = d.lanes[at]
-	if r.lane == nil {
-		r.lane = newLane(at)
-		d.lanes[at] = r.lane
-	}
+	r.lane = d.laneOf(r.Prepared)
 	r.lane.mu.Lock()
 	defer r.lane.mu.Unlock()
 	r.lane.open++
 	return nil
+}
+
+// laneOf gives the lane of a call's tool, under the dispatcher's lock. A call that
+// has its answer waits in none.
+func (d *Dispatcher) laneOf(p *Prepared) *lane {
+	at := laneKey{p.Tool, p.Depth}
+	if p.skipped() {
+		return newLane(at)
+	}
+	l := d.lanes[at]
+	if l == nil {
+		l = newLane(at)
+		d.lanes[at] = l
+	}
+	return l
+}
+
+func runsAlready(id string) *frames.Error {
+	return frames.NewError(frames.CodeConflict, "call %s is running already", id)
 }
 
 // forget takes a call that has its result out of the index: its caller, told
@@ -226,7 +248,7 @@ func (d *Dispatcher) Cancel(caller, id string) bool {
 	r := d.calls[callKey{caller, id}]
 	d.mu.Unlock()
 	if r == nil {
-		return false
+		return d.hooks.cancel(caller, id)
 	}
 	r.cancel(context.Canceled)
 	return true

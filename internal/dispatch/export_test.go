@@ -54,3 +54,6 @@ func (d *Dispatcher) begin(p *Prepared, done func(*frames.ToolResult)) *running 
 	}
 	return r
 }
+
+// Hooked reports whether a hook sees the call.
+func (d *Dispatcher) Hooked(c Call) bool { return d.hooks.of(&c) != nil }

@@ -51,6 +51,7 @@ func (f *Following) Failed() <-chan error { return f.failed }
 
 // Stop ends the registry; it waits for that.
 func (f *Following) Stop() {
+	f.hooks.stop()
 	f.stop()
 	f.done.Wait()
 }
@@ -58,6 +59,7 @@ func (f *Following) Stop() {
 // Drain waits until no call is running. When ctx ends it takes no more calls,
 // cancels those that still run and waits for their results.
 func (d *Dispatcher) Drain(ctx context.Context) {
+	defer d.hooks.settle(ctx)
 	idle := d.whenIdle()
 	select {
 	case <-idle:

@@ -15,27 +15,50 @@ import (
 // the limits and fit the schema, the workspace has one owner. The error is an
 // *frames.Error whose effect is none.
 func (d *Dispatcher) Prepare(ctx context.Context, c Call) (*Prepared, error) {
-	if c.Depth < 0 || c.Depth > MaxDepth {
-		return nil, tooDeep(c.Depth)
+	p := &Prepared{Call: c, hooked: d.hooks.of(&c)}
+	prepare := d.prepare
+	if p.hooked != nil {
+		prepare = d.prepareHooked
 	}
-	t, err := d.Lookup(ctx, c.Tool)
+	if err := prepare(ctx, p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (d *Dispatcher) prepare(ctx context.Context, p *Prepared) error {
+	if p.Depth < 0 || p.Depth > MaxDepth {
+		return tooDeep(p.Depth)
+	}
+	t, err := d.Lookup(ctx, p.Tool)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if n, most := len(c.Arguments), d.conn.InlineLimit(); n > most {
-		return nil, frames.TooLarge("arguments of tool "+c.Tool, int64(n), int64(most))
+	p.Declaration = t.Declaration
+	if err := d.small(t.Name, p.Arguments); err != nil {
+		return err
 	}
-	if err := d.checkArguments(t, c.Arguments); err != nil {
-		return nil, err
+	if err := d.readArguments(t, &p.Call); err != nil {
+		return err
 	}
-	key, err := workspaceKey(t, c.Workspace)
-	if err != nil {
-		return nil, err
+	if p.key, err = workspaceKey(t, p.Workspace); err != nil {
+		return err
+	}
+	if err := d.gates(ctx, p, t); err != nil || p.skipped() {
+		return err
 	}
 	if t.Annotations.RequiresConfirmation {
-		return nil, frames.Denied(c.Tool, "a person has to confirm it, which cannot be asked for yet").WithReason("approval_required")
+		return frames.Denied(p.Tool, "a person has to confirm it, which cannot be asked for yet").WithReason("approval_required")
 	}
-	return &Prepared{Call: c, Declaration: t.Declaration, key: key}, nil
+	return nil
+}
+
+// small holds arguments to the limit of what travels inline.
+func (d *Dispatcher) small(tool string, args json.RawMessage) error {
+	if n, most := len(args), d.conn.InlineLimit(); n > most {
+		return frames.TooLarge("arguments of tool "+tool, int64(n), int64(most))
+	}
+	return nil
 }
 
 func tooDeep(depth int) *frames.Error {
@@ -71,19 +94,6 @@ func (d *Dispatcher) callable() []string {
 		}
 	}
 	return names
-}
-
-// checkArguments holds arguments to the tool's schema. A tool whose schemas do
-// not compile is not called at all.
-func (d *Dispatcher) checkArguments(t *registry.Tool, args json.RawMessage) error {
-	s, err := d.reg.Arguments(t.Declaration)
-	if err == nil {
-		_, err = d.reg.Output(t.Declaration)
-	}
-	if err != nil {
-		return refused(t.Name, frames.AsError(err))
-	}
-	return s.Validate(args)
 }
 
 // refused is the error of a call of a tool whose declaration is at fault: no

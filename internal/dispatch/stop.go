@@ -13,6 +13,7 @@ import (
 // its tool says its last word or after a grace. The first cause counts.
 func (r *running) cancel(cause error) {
 	err := r.why(cause)
+	r.hooks.stop(err)
 	l := r.lane
 	l.mu.Lock()
 	if r.state == finished || r.stopped != nil {
@@ -186,12 +187,23 @@ func (a *attempt) stamp(res *frames.ToolResult) {
 // deliver gives the one result to the caller.
 func (r *running) deliver(res *frames.ToolResult) {
 	res.Queue = r.waited
+	if len(r.Repairs) > 0 {
+		res.Metadata.Set(repairsKey, frames.Value(r.Repairs))
+	}
 	if res.Err != nil {
 		res.Err = counted(res.Err, res.Attempts)
 		if r.acted && res.Err.Effect == frames.EffectNone {
 			res.Err = started(res.Err)
 		}
 	}
+	if r.hooked != nil {
+		go r.afterwards(res) // takes time that the connection's other answers do not have
+		return
+	}
+	r.conclude(res)
+}
+
+func (r *running) conclude(res *frames.ToolResult) {
 	r.telling.Lock()
 	r.told = true
 	r.telling.Unlock()

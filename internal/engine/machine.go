@@ -41,6 +41,8 @@ type Call struct {
 	// Name is the model's own word for the tool.
 	Name      string
 	Arguments string
+	// Repairs names what was done to the model's text already.
+	Repairs []string
 }
 
 // Step is what a run does next: [Ask], [Run], [Wait] or [Over].
@@ -154,7 +156,7 @@ func (m *Machine) Answer(t *provider.Turn, prepare Prepare) *Commit {
 	gate := m.gate(t, a.limit)
 	for i, call := range t.Calls {
 		a.Message.Calls[i].Name = WireName(call.Name)
-		p := decide(Call{Name: call.Name, Arguments: call.Arguments}, gate(i, &call), prepare)
+		p := decide(Call{Name: call.Name, Arguments: call.Arguments, Repairs: call.Repairs}, gate(i, &call), prepare)
 		a.plans = append(a.plans, p)
 		a.Calls = append(a.Calls, p.intent())
 	}

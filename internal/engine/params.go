@@ -2,7 +2,7 @@ package engine
 
 import (
 	"encoding/json"
-	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -217,12 +217,7 @@ func (ps Patterns) Match(name string) bool {
 	if ps == nil {
 		return true
 	}
-	for _, p := range ps {
-		if ok, err := path.Match(p, name); err == nil && ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ps, func(p string) bool { return frames.MatchName(p, name) })
 }
 
 func (ps *Patterns) read(value json.RawMessage) error {
@@ -231,16 +226,12 @@ func (ps *Patterns) read(value json.RawMessage) error {
 		return invalid("must be a list of tool names or patterns")
 	}
 	for _, name := range names {
-		if !validPattern(name) {
+		if !frames.ValidPattern(name) {
 			return invalid("%q is no tool's name or pattern", clip(name))
 		}
 	}
 	*ps = names
 	return nil
-}
-
-func validPattern(name string) bool {
-	return frames.ValidName(strings.NewReplacer("*", "x", "?", "x").Replace(name))
 }
 
 // clip bounds a foreign word for an error message.

@@ -213,7 +213,7 @@ func reopen(s Start) ([]provider.Message, *round) {
 }
 
 func reopened(c provider.Call, result provider.Message, pending []Pending) openCall {
-	call := openCall{Call: Call{c.ID, c.Name, c.Arguments}, state: callSettled, message: result}
+	call := openCall{Call: Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}, state: callSettled, message: result}
 	for _, p := range pending {
 		if p.CallID == c.ID {
 			call.state, call.replay = callUnknown, p.Replay

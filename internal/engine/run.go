@@ -33,8 +33,10 @@ type Ticket struct {
 	// Sequential makes the call a barrier of its round.
 	Sequential bool
 	// Lock: of the calls of a round with the same lock one runs at a time; empty is none.
-	Lock  string
-	Start StartCall
+	Lock string
+	// Repairs names what was done to the arguments.
+	Repairs []string
+	Start   StartCall
 }
 
 // StartCall runs a prepared call under the id and returns at once. live takes TEXT
@@ -61,7 +63,7 @@ type Config struct {
 	Tools   Tools
 	Journal Journal
 	// Live takes what is shown as it happens: TEXT and THINKING of the model, TEXT
-	// and PROGRESS of tools with their call, TICK each 5 s. It may be called from
+	// and PROGRESS of tools with their call, META of repaired arguments, TICK each 5 s. It may be called from
 	// several goroutines and must not block. Default: nothing is shown.
 	Live func(frames.Frame)
 	// Stream names the model request behind so many rounds. Default: no name.
@@ -155,7 +157,10 @@ func (r *Runner) drained() bool {
 // returns the error at once: what runs is then left to itself, nothing is kept or
 // shown any more.
 func (r *Runner) Run(ctx context.Context) (End, error) {
-	r.prepare = func(c Call) (*Ticket, error) { return r.cfg.Tools.Prepare(ctx, c) }
+	preparing, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer whenClosed(r.stopping, func() { cancel(frames.NewError(frames.CodeCancelled, "the run is stopped")) })()
+	r.prepare = func(c Call) (*Ticket, error) { return r.cfg.Tools.Prepare(preparing, c) }
 	quiet := r.tick()
 	defer quiet()
 	defer r.limitDuration()()
@@ -349,7 +354,11 @@ func (r *Runner) start(ctx context.Context, calls []RunCall) error {
 	}
 	results := r.results
 	for _, c := range calls {
-		live := r.toolFrames(frames.WithCall(c.ID, WireName(c.Name)), frames.WithStream(r.stream))
+		of := []frames.Option{frames.WithCall(c.ID, WireName(c.Name)), frames.WithStream(r.stream)}
+		if len(c.Ticket.Repairs) > 0 {
+			r.cfg.Live(frames.Meta(map[string]any{"repairs": c.Ticket.Repairs}, of...))
+		}
+		live := r.toolFrames(of...)
 		r.cancels[c.ID] = c.Ticket.Start(ctx, c.ID, live, func(res *frames.ToolResult) { results <- settled{c.ID, res} })
 	}
 	return nil

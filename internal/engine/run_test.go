@@ -261,7 +261,7 @@ func TestFailedCallsGoBackToTheModel(t *testing.T) {
 			TOOL_CALL u-1-2 f
 			TOOL_CALL u-1-3 bad_name
 			TOOL_RESULT u-1-0 nosuch NOT_FOUND
-			TOOL_RESULT u-1-1 f VALIDATION_INPUT arguments_truncated
+			TOOL_RESULT u-1-1 f VALIDATION_INPUT arguments_incomplete
 			TOOL_RESULT u-1-3 bad_name NOT_FOUND
 			start u-1-2
 			TOOL_RESULT u-1-2 f EXECUTION

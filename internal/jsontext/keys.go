@@ -45,7 +45,7 @@ func (s *scanner) useSet(l *level, own []span) {
 }
 
 func (s *scanner) duplicate(k span) *Problem {
-	name := Clip(string(s.text[k.start+1:k.end-1]), 64)
+	name := Clip(string(s.keyBytes(k)), 64)
 	return s.fail(DuplicateKey, int(k.start), `duplicate key "`+name+`"`)
 }
 

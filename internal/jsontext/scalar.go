@@ -26,7 +26,7 @@ func (s *scanner) str() (span, *Problem) {
 				return k, p
 			}
 		case c < ' ':
-			return k, s.fail(Syntax, s.at, "raw control character in a string, written as an escape it is "+escapeOf(c))
+			return k, s.fail(Syntax, s.at, "raw control character in a string, written as an escape it is "+EscapeOf(c))
 		case c >= utf8.RuneSelf:
 			ascii = false
 		}
@@ -200,8 +200,10 @@ func (s *scanner) unfinished() *Problem {
 }
 
 func (s *scanner) expected(what string) *Problem {
-	if s.at >= len(s.text) {
+	if rest := s.text[s.at:]; !utf8.FullRune(rest) {
 		return s.unfinished()
+	} else if r, n := utf8.DecodeRune(rest); r == utf8.RuneError && n == 1 {
+		return s.fail(BadText, s.at, "invalid UTF-8")
 	}
 	return s.fail(Syntax, s.at, "expected "+what+", found "+s.found())
 }
@@ -222,7 +224,8 @@ func (s *scanner) found() string {
 
 func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-func escapeOf(c byte) string {
+// EscapeOf gives a control character as it is written in a JSON string.
+func EscapeOf(c byte) string {
 	switch c {
 	case '\n':
 		return `\n`

@@ -45,6 +45,9 @@ func callFrame(c *provider.ToolCall) frames.Frame {
 	if frames.ValidName(c.ID) {
 		f.ToolCallID = c.ID
 	}
+	if len(c.Repairs) > 0 {
+		f.Metadata.Set("repairs", frames.Value(c.Repairs))
+	}
 	if f.Name != c.Name {
 		f.Metadata.Set("modelName", frames.Value(c.Name))
 	}
@@ -68,7 +71,7 @@ func stopFrame(s *provider.Stop) frames.Frame {
 // reason tells whether they are whole.
 type answer struct {
 	accepted Accepted
-	calls    []*frames.Frame
+	calls    heldCalls
 	stopped  bool
 }
 
@@ -77,26 +80,24 @@ func (a *answer) events(f *frames.Frame) ([]provider.Event, error) {
 	switch f.Type {
 	case frames.TypeText:
 		if f.Metadata.Bool("toolArgStream") {
-			return nil, streamed()
+			return nil, a.calls.piece(f)
 		}
 		return notEmpty(f.Text() != "", provider.Text{Text: f.Text()})
 	case frames.TypeThinking:
 		return a.thinking(f)
 	case frames.TypeToolCall:
-		if f.Metadata.Bool("streaming") {
-			return nil, streamed()
-		}
-		a.calls = append(a.calls, f)
+		return nil, a.calls.open(f)
 	case frames.TypeMeta:
+		if frames.ToolComplete(f) {
+			if err := a.calls.close(f); err != nil {
+				return nil, err
+			}
+		}
 		return a.meta(f.Content)
 	case frames.TypeError:
 		return nil, f.Err()
 	}
 	return nil, nil
-}
-
-func streamed() error {
-	return frames.NewError(frames.CodeNoResult, "the adapter sends a call in pieces, which is not read here: it must send whole TOOL_CALLs")
 }
 
 func notEmpty(is bool, e provider.Event) ([]provider.Event, error) {
@@ -124,11 +125,8 @@ func (a *answer) meta(c frames.Raw) ([]provider.Event, error) {
 	stop := provider.Stop{Reason: stopReason(reason)}
 	stop.Raw, _ = c.Lookup("raw").Text()
 	stop.Usage = readUsage(c.Lookup("usage"))
-	var out []provider.Event
-	for _, f := range a.calls {
-		out = append(out, readCall(f, stop.Reason))
-	}
-	if stop.Reason == provider.StopDone && len(a.calls) > 0 {
+	out := a.calls.events(stop.Reason)
+	if stop.Reason == provider.StopDone && len(out) > 0 {
 		stop.Reason = provider.StopToolCalls
 	}
 	return append(out, stop), nil
@@ -150,28 +148,4 @@ func readUsage(c frames.Raw) provider.Usage {
 		InputTokens: n("inputTokens"), OutputTokens: n("outputTokens"), TotalTokens: n("totalTokens"),
 		CachedTokens: n("cachedTokens"), ReasoningTokens: n("reasoningTokens"),
 	}
-}
-
-// readCall judges the arguments here too: an adapter in another language may not.
-func readCall(f *frames.Frame, reason provider.StopReason) provider.ToolCall {
-	id, name := f.Metadata.Text("modelCallId"), f.Metadata.Text("modelName")
-	if id == "" {
-		id = f.ToolCallID
-	}
-	if name == "" {
-		name = f.Name
-	}
-	text, ok := f.Content.Lookup("argumentsText").Text()
-	if !ok {
-		args, err := f.Arguments()
-		if err != nil {
-			return provider.ToolCall{ID: id, Name: name, Arguments: "{}", Invalid: frames.AsError(err)}
-		}
-		text = string(args)
-	}
-	call := provider.NewToolCall(id, name, text, reason)
-	if e := f.Metadata.Get("error"); !e.Absent() {
-		call.Invalid = frames.ErrorFrom(e)
-	}
-	return call
 }

@@ -7,8 +7,8 @@
 //
 // The adapter answers META {request, identity, instance} first: an ABORT with the
 // streamId of that request to wb.inst.<identity>.<instance> ends it. Then come
-// TEXT and THINKING, whole TOOL_CALLs, META {stopReason, raw, usage}, END; or
-// ERROR and END. A TOOL_CALL has the provider's own id in metadata.modelCallId,
+// TEXT and THINKING, TOOL_CALLs, whole or in pieces, META {stopReason, raw, usage},
+// END; or ERROR and END. A TOOL_CALL has the provider's own id in metadata.modelCallId,
 // and its name in metadata.modelName where that is no tool's name. Arguments that
 // must not run stand as content.argumentsText, with the reason in metadata.error.
 package modelbus

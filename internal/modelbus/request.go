@@ -82,6 +82,9 @@ func toolsValue(tools []provider.Tool) frames.Raw {
 // BAD_FRAME or VALIDATION_INPUT and names the PARAM.
 func ReadRequest(name string, m *frames.Message) (*provider.Request, error) {
 	start := m.First(frames.TypeStart)
+	if start == nil && m.First(frames.TypeParam) == nil {
+		return nil, frames.UnknownType(m.Frames[0].Type)
+	}
 	if start == nil {
 		return nil, frames.NewError(frames.CodeBadFrame, "want PARAM frames and START in one message, there is no START")
 	}

@@ -17,6 +17,7 @@ const (
 	RoleHarness    Role = "harness"
 	RoleLLM        Role = "llm"
 	RoleDispatcher Role = "dispatcher" // calls tools itself, for its own caller
+	RoleHook       Role = "hook"       // decides on calls: a policy service
 	RoleTool       Role = "tool"       // serves tools, with or without an SDK
 	RoleClient     Role = "client"     // calls, runs and sessions under its own name
 	RoleApprover   Role = "approver"   // decides on sessions of others
@@ -48,6 +49,7 @@ func DefaultIdentities() []Identity {
 		{"observer", []Role{RoleObserver}},
 		{"me", []Role{RoleClient, RoleOperator, RoleApprover}},
 		{"local", []Role{RoleTool}},
+		{"hook", []Role{RoleHook}},
 	}
 }
 
@@ -113,6 +115,10 @@ var grants = map[Role]grant{
 	RoleDispatcher: {
 		publish:   join(callTools, readCatalog),
 		subscribe: join(service, catalogue, []string{"{wb}.rec.*.{id}.*.*", "{wb}.live.*.{id}.*.*"}),
+	},
+	RoleHook: {
+		publish:   answers,
+		subscribe: join(service, []string{"{wb}.hook.* hook"}),
 	},
 	RoleTool: {
 		publish:   join(answers, []string{"{wb}.announce.{id}.>", "{wb}.rec.{id}.>", "{wb}.live.{id}.>", "{wb}.tail.{id}.>"}),

@@ -21,9 +21,9 @@ type access struct {
 }
 
 const (
-	everyone    = "router loop harness llm dispatcher admin observer me local alice other"
-	services    = "router loop harness llm dispatcher local other"
-	answering   = "router loop harness llm local other"
+	everyone    = "router loop harness llm dispatcher admin observer me local hook alice other"
+	services    = "router loop harness llm dispatcher local hook other"
+	answering   = "router loop harness llm local hook other"
 	dispatchers = "router loop dispatcher"
 )
 
@@ -114,6 +114,8 @@ var subscribing = []access{
 	{"wb.in.me.s1", ""},
 	{"wb.approve.* harness", "harness"},
 	{"wb.ses.* harness", "harness"},
+	{"wb.hook.policy hook", "hook"},
+	{"wb.hook.policy", ""},
 	{"wb.llm.openai llm", "llm"},
 	{"wb.llm.openai", ""},
 	{"wb.out.>", "observer"},

@@ -25,6 +25,7 @@ type Schema struct {
 	work   *meter
 
 	takesObject bool
+	defaults    bool // some node has one
 }
 
 // Compile compiles the text of a schema; a blank text means
@@ -47,7 +48,7 @@ func Compile(text []byte) (*Schema, error) {
 	}
 	return &Schema{
 		text: text, digest: sha256.Sum256(text),
-		root: root, nodes: c.nodes, work: c.work, takesObject: c.takesObject,
+		root: root, nodes: c.nodes, work: c.work, takesObject: c.takesObject, defaults: hasDefaults(c.nodes),
 	}, nil
 }
 

@@ -42,6 +42,9 @@ type Change struct {
 	CallID string     `json:"toolCallId,omitempty"`
 	Tool   string     `json:"tool,omitempty"`
 	Result frames.Raw `json:"result,omitempty"`
+	// Metadata is that of a ChangeResult's TOOL_RESULT: how its arguments were
+	// repaired, and the like.
+	Metadata frames.Raw `json:"metadata,omitempty"`
 	// Frame is the frame of a ChangeFrame, in msgpack.
 	Frame []byte `json:"frame,omitempty"`
 	// State is a ChangeState's.
@@ -90,7 +93,9 @@ func (c *Change) frames() []frames.Frame {
 	case ChangeMessage:
 		out = messageFrames(c.Message)
 	case ChangeResult:
-		out = []frames.Frame{frames.NewFrame(frames.TypeToolResult, c.Result, frames.WithCall(c.CallID, c.Tool))}
+		f := frames.NewFrame(frames.TypeToolResult, c.Result, frames.WithCall(c.CallID, c.Tool))
+		f.Metadata = c.Metadata.Fields()
+		out = []frames.Frame{f}
 	case ChangeState:
 		out = []frames.Frame{stateFrame(*c.State)}
 	case ChangeFrame:

@@ -30,6 +30,8 @@ type Outcome struct {
 	CallID string
 	// Content is a TOOL_RESULT's.
 	Content frames.Raw
+	// Metadata is that of its TOOL_RESULT.
+	Metadata frames.Fields
 	// Message is what the model sees. Default: what [ToolMessage] makes of Content.
 	Message *provider.Message
 }

@@ -99,8 +99,12 @@ func failed(err error) frames.Raw {
 func (s *State) takeResult(i int, o Outcome) Change {
 	call := s.Pending[i]
 	s.Pending = append(s.Pending[:i:i], s.Pending[i+1:]...)
-	return Change{
+	c := Change{
 		Kind: ChangeResult, Epoch: s.Epoch, Stream: s.Stream,
 		CallID: call.ID, Tool: call.Name, Result: o.Content, Message: o.Message,
 	}
+	if len(o.Metadata) > 0 {
+		c.Metadata = o.Metadata.Raw()
+	}
+	return c
 }

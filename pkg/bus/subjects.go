@@ -84,6 +84,9 @@ func (s Subjects) Run(caller, sid string) string { return s.join("run", caller, 
 // LLM is a provider's adapter.
 func (s Subjects) LLM(provider string) string { return s.join("llm", provider) }
 
+// Hook is a policy service.
+func (s Subjects) Hook(name string) string { return s.join("hook", name) }
+
 // Tokens splits a subject into the tokens behind the prefix; nil where it has
 // another prefix.
 func (s Subjects) Tokens(subject string) []string {
@@ -100,6 +103,7 @@ const (
 	QueueLoop    = "loop"
 	QueueHarness = "harness"
 	QueueLLM     = "llm"
+	QueueHook    = "hook"
 	QueueTools   = "wb"
 )
 

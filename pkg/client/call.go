@@ -21,6 +21,16 @@ type callConfig struct {
 // CallOption changes one call.
 type CallOption func(*callConfig) error
 
+func newCallConfig(opts []CallOption) (callConfig, error) {
+	cfg := callConfig{id: nuid.Next()}
+	for _, o := range opts {
+		if err := o(&cfg); err != nil {
+			return cfg, err
+		}
+	}
+	return cfg, nil
+}
+
 // WithID sets the call's id, ^[A-Za-z0-9_-]{1,64}$, by which [Client.Cancel] finds
 // it; it must never be used twice. Default: a new unique one.
 func WithID(id string) CallOption {
@@ -63,8 +73,13 @@ const (
 // no router listens, NO_RESULT where the answer broke off, CANCELLED where ctx
 // ended, in which case the call was cancelled too.
 func (c *Client) Call(ctx context.Context, tool string, args any, opts ...CallOption) (*frames.ToolResult, error) {
+	return result(c.CallStream(ctx, tool, args, opts...))
+}
+
+// result reads a call for its result alone.
+func result(call iter.Seq2[frames.Frame, error]) (*frames.ToolResult, error) {
 	var res *frames.ToolResult
-	for f, err := range c.CallStream(ctx, tool, args, opts...) {
+	for f, err := range call {
 		if err != nil {
 			return res, err
 		}
@@ -89,16 +104,22 @@ func (c *Client) CallStream(ctx context.Context, tool string, args any, opts ...
 			yield(frames.Frame{}, err)
 			return
 		}
-		defer r.x.Close()
-		left, err := r.read(ctx, yield)
-		if left || (ctx.Err() != nil && !r.answered) || tooSlow(err) {
-			if unheard := c.giveUp(context.WithoutCancel(ctx), r.x, r.id); unheard != nil {
-				err = errors.Join(err, unheard)
-			}
+		c.follow(ctx, r, yield)
+	}
+}
+
+// follow passes on what comes of a call, and cancels it where its result is not
+// waited for.
+func (c *Client) follow(ctx context.Context, r *running, yield func(frames.Frame, error) bool) {
+	defer r.x.Close()
+	left, err := r.read(ctx, yield)
+	if left || (ctx.Err() != nil && !r.answered) || tooSlow(err) {
+		if unheard := c.giveUp(context.WithoutCancel(ctx), r.x, r.id); unheard != nil {
+			err = errors.Join(err, unheard)
 		}
-		if err != nil && !left {
-			yield(frames.Frame{}, err)
-		}
+	}
+	if err != nil && !left {
+		yield(frames.Frame{}, err)
 	}
 }
 
@@ -116,11 +137,9 @@ type running struct {
 }
 
 func (c *Client) beginCall(ctx context.Context, tool string, args any, opts []CallOption) (*running, error) {
-	cfg := callConfig{id: nuid.Next()}
-	for _, o := range opts {
-		if err := o(&cfg); err != nil {
-			return nil, err
-		}
+	cfg, err := newCallConfig(opts)
+	if err != nil {
+		return nil, err
 	}
 	f, err := callFrame(tool, args, cfg)
 	if err != nil {

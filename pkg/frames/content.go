@@ -30,12 +30,13 @@ func Describe(name string, opts ...Option) Frame {
 	return f
 }
 
-// Call asks for a tool call. arguments is JSON text; nil is {}.
+// Call asks for a tool call. arguments is JSON text; nil is {}. What is no UTF-8
+// goes as the bytes that it is, and is refused by who reads it.
 func Call(tool string, arguments json.RawMessage, opts ...Option) Frame {
 	if arguments == nil {
 		arguments = json.RawMessage("{}")
 	}
-	f := newFrame(TypeToolCall, Fields{{"argumentsJson", Value(string(arguments))}}.Raw(), opts)
+	f := newFrame(TypeToolCall, Fields{{"argumentsJson", textOrBin(arguments)}}.Raw(), opts)
 	f.Name = tool
 	return f
 }

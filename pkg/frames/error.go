@@ -110,6 +110,9 @@ type Error struct {
 	RetryAfter time.Duration
 	Effect     Effect
 	Issues     []Issue
+	// Hook is the hook that refused the call or its result, or the gate that
+	// failed; empty where none did.
+	Hook string
 
 	cause error
 }

@@ -32,6 +32,9 @@ func (e *Error) Raw() Raw {
 	if len(e.Issues) > 0 {
 		c.Set("issues", issuesRaw(e.Issues))
 	}
+	if e.Hook != "" {
+		c.Set("hook", Value(e.Hook))
+	}
 	return c.Raw()
 }
 
@@ -70,6 +73,9 @@ func ErrorFrom(c Raw) *Error {
 	e.LLMMessage = shortenTo(c.text("llmMessage"), maxMessage)
 	e.readTraits(c)
 	e.Issues = issuesFrom(c.Lookup("issues"))
+	if hook := c.text("hook"); ValidName(hook) {
+		e.Hook = hook
+	}
 	return e
 }
 

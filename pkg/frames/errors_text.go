@@ -105,6 +105,28 @@ func Denied(tool, why string) *Error {
 	return e
 }
 
+// DeniedByHook is the error of a call that a gate hook refused; why is shown as
+// given and may be empty.
+func DeniedByHook(tool, hook, why string) *Error {
+	e := Denied(tool, why)
+	e.Message = fmt.Sprintf("Tool %q denied by hook %q%s", shorten(tool), shorten(hook), because(why))
+	e.Reason, e.Hook = "denied_by_hook", hook
+	return e
+}
+
+// HookFailed is the error of a call whose gate hook could not decide, which
+// refuses it.
+func HookFailed(tool, hook string, cause error) *Error {
+	e := NewError(CodeDenied, "Tool %q denied: hook %q failed%s", shorten(tool), shorten(hook), because(causeText(cause)))
+	e.LLMMessage = fmt.Sprintf("The call of tool %q was not allowed: the check %q, which decides on it, failed. "+
+		"Your call did not cause it; try another way.", shorten(tool), shorten(hook))
+	e.Reason, e.Hook, e.cause = "hook_failed", hook, cause
+	if said, ok := asError(cause); ok {
+		e.Issues = said.Issues
+	}
+	return e
+}
+
 // Unavailable is the error of a call of a known tool that nobody serves now.
 func Unavailable(tool string) *Error {
 	e := NewError(CodeUnavailable, "Tool %q is not available: nobody serves it now", shorten(tool))

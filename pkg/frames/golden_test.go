@@ -341,7 +341,28 @@ func goldenMessages() []goldenMessage {
 		one("error-text", "an error of a text", FailText("boom", all("b8")...)),
 		one("end", "the end of an exchange", End(EndCompleted, all("b9")...)),
 		goldenRun(all),
+		one("call-opened", "open a call whose arguments come in pieces", OpenCall("read_file", "call-1", all("d1")...)),
+		one("call-sink", "where its pieces go", Meta(map[string]any{"sink": "wb.sink.me.r1", "state": "open"}, call("d2")...)),
+		one("call-piece", "a piece of its arguments", ArgumentPiece("call-1", 1, []byte(`{"path":"READ`), all("d3")...)),
+		goldenClosed(all("d4"), all("d5")),
+		goldenRepaired(call("d6")...),
 	}
+}
+
+func goldenClosed(last, closing []Option) goldenMessage {
+	piece, end := ArgumentPiece("call-1", 2, []byte(`ME.md",}`), last...), CloseCall("call-1", 3, closing...)
+	return goldenMessage{"call-closed", "its last piece and what closes it, in one request", []*Frame{&piece, &end}}
+}
+
+func goldenRepaired(opts ...Option) goldenMessage {
+	repairs := []string{"trailing_comma"}
+	meta := Meta(map[string]any{"repairs": repairs}, opts...)
+	result := Result(&ToolResult{Result: []byte(`{"content":"# Weavebus\n"}`)}, append(opts, WithMeta("repairs", repairs))...)
+	end := End(EndCompleted)
+	for i, f := range []*Frame{&meta, &result, &end} {
+		f.Seq = uint64(i) + 1
+	}
+	return goldenMessage{"call-repaired", "its answer; the arguments were repaired", []*Frame{&meta, &result, &end}}
 }
 
 func goldenDeclaration() *Declaration {

@@ -57,10 +57,18 @@ type ToolResult struct {
 	Instance        string
 	// Extra holds content keys that this version does not know.
 	Extra Fields
+	// Metadata goes along in the frame: which hooks had a part in the result.
+	Metadata Fields
 }
 
 // Result makes the TOOL_RESULT of a call.
-func Result(r *ToolResult, opts ...Option) Frame { return newFrame(TypeToolResult, r.raw(), opts) }
+func Result(r *ToolResult, opts ...Option) Frame {
+	f := Frame{Type: TypeToolResult, Content: r.raw(), Metadata: r.Metadata.Clone()}
+	for _, o := range opts {
+		o(&f)
+	}
+	return f
+}
 
 // FailedResult makes the TOOL_RESULT of a call that failed.
 func FailedResult(err error, opts ...Option) Frame {
@@ -146,7 +154,7 @@ func (f *Frame) Result() (*ToolResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &ToolResult{Result: text}
+	r := &ToolResult{Result: text, Metadata: f.Metadata}
 	for k, v := range f.Content.Pairs() {
 		r.field(k, v)
 	}

@@ -11,25 +11,35 @@ import (
 )
 
 // NewToolCall judges the argument text of a finished call: whether it is one
-// complete JSON object, and whether the turn that it belongs to was complete.
-// After a turn that was cut off no call is valid, however whole its text looks:
-// the part that is missing may be part of it. It is pure, so a reader of the
-// same parts comes to the same result.
+// complete JSON object, or is one after lossless repairs, and whether the turn
+// that it belongs to was complete. After a turn that was cut off no call is valid,
+// however whole its text looks: the part that is missing may be part of it. It is
+// pure, so a reader of the same parts comes to the same result.
 func NewToolCall(id, name, arguments string, reason StopReason) ToolCall {
 	c := ToolCall{ID: id, Name: name, Arguments: arguments}
-	if object, err := argstream.Parse([]byte(arguments)); err != nil {
-		c.Invalid = frames.AsError(err)
-	} else {
-		c.Arguments = string(object)
-	}
+	object, repairs, err := argstream.Repair([]byte(arguments))
 	switch {
-	case !reason.Complete() && (c.Invalid == nil || c.Invalid.Reason != argstream.ReasonTruncated):
-		c.Invalid = cutOff(name, reason)
-	case c.Invalid == nil && name == "":
+	case !reason.Complete():
+		c.Invalid = cutOff(name, reason, frames.AsError(err))
+	case err != nil:
+		c.Invalid = frames.AsError(err)
+	case name == "":
 		c.Invalid = frames.NewError(frames.CodeValidationInput, "the call names no tool").WithReason("no_tool_name")
+	}
+	if err == nil && (reason.Complete() || strings.TrimSpace(arguments) == "") {
+		c.Arguments, c.Repairs = string(object), repairs
 	}
 	c.Arguments = textOnly(c.Arguments)
 	return c
+}
+
+// cutOff is why a call of a turn that was cut off does not run; where its text
+// shows that too, with the position.
+func cutOff(name string, reason StopReason, err *frames.Error) *frames.Error {
+	if err != nil && err.Reason == argstream.ReasonIncomplete {
+		return err.WithReason(argstream.ReasonTruncated)
+	}
+	return argstream.CutOff(name, string(reason))
 }
 
 // textOnly writes bytes that are no UTF-8 as \xff. The space before it makes
@@ -49,13 +59,6 @@ func textOnly(s string) string {
 		s = s[size:]
 	}
 	return b.String()
-}
-
-func cutOff(name string, reason StopReason) *frames.Error {
-	e := frames.NewError(frames.CodeValidationInput,
-		"the output was cut off (%s) in the turn that calls %q", reason, clip(name)).WithReason(argstream.ReasonTruncated)
-	e.LLMMessage = e.Message + ", so the call did not run. Send it again, shorter or in smaller steps."
-	return e
 }
 
 // ValidArguments gives text when it is one complete JSON object, else {}: what a

@@ -28,15 +28,19 @@ type ToolCall struct {
 	// ID is the model's own id of the call, never blank, unique in its turn.
 	ID   string
 	Name string
-	// Arguments is the JSON text exactly as the model wrote it; a blank text
-	// stands as {}. When Invalid is set it may be anything that is valid UTF-8:
-	// bytes that were not stand as \xff, so that it stays unreadable as JSON.
+	// Arguments is the JSON text exactly as the model wrote it, unless Repairs
+	// says what was mended; a blank text stands as {}. When Invalid is set it may
+	// be anything that is valid UTF-8: bytes that were not stand as \xff, so that
+	// it stays unreadable as JSON.
 	Arguments string
+	// Repairs names the lossless repairs that made Arguments of the model's text.
+	Repairs []string
 	// Invalid says why the call must not run: VALIDATION_INPUT with the
-	// position and a bounded preview, reason arguments_truncated when the text
-	// or the turn was cut off, else invalid_json or a narrower one (TOO_LARGE
-	// when the text is over the inline limit). The model is answered with it.
-	// Nil means that Arguments is one complete JSON object.
+	// position and a bounded preview, reason arguments_truncated when the turn
+	// was cut off, arguments_incomplete when only the text was, else invalid_json
+	// or a narrower one (TOO_LARGE when the text is over the inline limit). The
+	// model is answered with it. Nil means that Arguments is one complete JSON
+	// object.
 	Invalid *frames.Error
 }
 

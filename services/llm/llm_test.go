@@ -323,14 +323,17 @@ func TestRequestOverTheInlineLimit(t *testing.T) {
 
 // What an adapter in another language may say.
 //
-// case: WS-R01
+// contract: B15, P56, P57
+// case: WS-R01, WS-R02, acc-21-utf8-split, acc-23-truncated-length
 func TestAnswersOfOtherAdapters(t *testing.T) {
 	meta := func(reason string) frames.Frame { return frames.Meta(map[string]any{"stopReason": reason}) }
 	call := func(args string) frames.Frame {
 		return frames.Call("f", json.RawMessage(args), frames.WithCall("a", "f"))
 	}
 	tree := frames.NewFrame(frames.TypeToolCall, map[string]any{"arguments": map[string]any{"n": 1}}, frames.WithCall("a", "f"))
-	piece := frames.Call("f", nil, frames.WithMeta("streaming", true))
+	open, done := frames.OpenCall("f", "a"), frames.CloseCall("a", 0)
+	piece := func(text string) frames.Frame { return frames.ArgumentPiece("a", 0, []byte(text)) }
+	other := frames.ArgumentPiece("b", 0, []byte("{"))
 	for name, c := range map[string]struct {
 		answer []frames.Frame
 		code   frames.Code // of the stream
@@ -338,24 +341,35 @@ func TestAnswersOfOtherAdapters(t *testing.T) {
 		reason string // of the call's refusal
 		stop   provider.StopReason
 	}{
-		"tree":           {[]frames.Frame{tree, meta("tool-calls")}, "", `{"n":1}`, "", provider.StopToolCalls},
-		"stop":           {[]frames.Frame{call(`{}`), meta("stop")}, "", `{}`, "", provider.StopToolCalls},
-		"broken":         {[]frames.Frame{call(`{"a":`), meta("tool-calls")}, "", `{"a":`, "arguments_truncated", provider.StopToolCalls},
-		"cut by luck":    {[]frames.Frame{call(`{}`), meta("length")}, "", `{}`, "arguments_truncated", provider.StopLength},
-		"unknown reason": {[]frames.Frame{call(`{}`), meta("tired")}, "", `{}`, "arguments_truncated", provider.StopError},
-		"no meta":        {[]frames.Frame{call(`{}`)}, frames.CodeNoResult, "", "", ""},
-		"in pieces":      {[]frames.Frame{piece, meta("stop")}, frames.CodeNoResult, "", "", ""},
+		"tree":            {[]frames.Frame{tree, meta("tool-calls")}, "", `{"n":1}`, "", provider.StopToolCalls},
+		"stop":            {[]frames.Frame{call(`{}`), meta("stop")}, "", `{}`, "", provider.StopToolCalls},
+		"broken":          {[]frames.Frame{call(`{"a":`), meta("tool-calls")}, "", `{"a":`, "arguments_incomplete", provider.StopToolCalls},
+		"cut by luck":     {[]frames.Frame{call(`{}`), meta("length")}, "", `{}`, "arguments_truncated", provider.StopLength},
+		"unknown reason":  {[]frames.Frame{call(`{}`), meta("tired")}, "", `{}`, "arguments_truncated", provider.StopError},
+		"no meta":         {[]frames.Frame{call(`{}`)}, frames.CodeNoResult, "", "", ""},
+		"repaired":        {[]frames.Frame{call(`{"n":[1,],}`), meta("stop")}, "", `{"n":[1]}`, "", provider.StopToolCalls},
+		"in pieces":       {[]frames.Frame{open, piece(`{"t":"` + "\xc3"), piece("\xa4\xf0\x9f\x98"), piece("\x80\"}"), done, meta("stop")}, "", `{"t":"ä😀"}`, "", provider.StopToolCalls},
+		"no piece":        {[]frames.Frame{open, done, meta("stop")}, "", `{}`, "", provider.StopToolCalls},
+		"not closed":      {[]frames.Frame{open, piece(`{}`), meta("tool-calls")}, "", `{}`, "arguments_incomplete", provider.StopToolCalls},
+		"closed, broken":  {[]frames.Frame{open, piece(`{"command":"rm -rf build`), done, meta("tool-calls")}, "", `{"command":"rm -rf build`, "arguments_incomplete", provider.StopToolCalls},
+		"pieces, cut":     {[]frames.Frame{open, piece(`{"n":`), meta("length")}, "", `{"n":`, "arguments_truncated", provider.StopLength},
+		"pieces, by luck": {[]frames.Frame{open, piece(`{}`), done, meta("length")}, "", `{}`, "arguments_truncated", provider.StopLength},
+		"never a stop":    {[]frames.Frame{open, piece(`{}`), done}, frames.CodeNoResult, "", "", ""},
+		"opened twice":    {[]frames.Frame{open, open, meta("stop")}, frames.CodeNoResult, "", "", ""},
+		"of no call":      {[]frames.Frame{open, other, meta("stop")}, frames.CodeNoResult, "", "", ""},
+		"closed twice":    {[]frames.Frame{open, done, done, meta("stop")}, frames.CodeNoResult, "", "", ""},
+		"piece behind":    {[]frames.Frame{open, done, piece("{"), meta("stop")}, frames.CodeNoResult, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
-				other := r.connect("llm")
-				_, err := other.Handle(t.Context(), other.LLM("other"), bus.QueueLLM, func(_ context.Context, q *bus.Request) {
+				adapter := r.connect("llm")
+				_, err := adapter.Handle(t.Context(), adapter.LLM("other"), bus.QueueLLM, func(_ context.Context, q *bus.Request) {
 					_ = q.End(frames.EndCompleted, c.answer...)
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := other.Flush(t.Context()); err != nil {
+				if err := adapter.Flush(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				turn, err := provider.Collect(r.m.Stream(t.Context(), &provider.Request{Model: "other/m"}))

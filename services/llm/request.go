@@ -158,10 +158,14 @@ func (a *adapter) control(_ context.Context, q *bus.Request) {
 		switch f := &q.Frames[i]; f.Type {
 		case frames.TypeAbort, frames.TypeCancel:
 			a.end(q, f.StreamID)
-		case frames.TypeMeta:
+		case frames.TypeMeta, frames.TypeDescribe:
 			a.reply(q.End(frames.EndCompleted), q)
+		default:
+			continue
 		}
+		return
 	}
+	a.reply(q.Fail(frames.UnknownType(q.Frames[0].Type)), q)
 }
 
 func (a *adapter) end(q *bus.Request, id string) {

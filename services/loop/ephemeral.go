@@ -50,6 +50,9 @@ func (l *loop) request(ctx context.Context, q *bus.Request) {
 
 // readRun reads the one message of a run: PARAM frames and START.
 func readRun(q *bus.Request) (*run, error) {
+	if !q.Has(frames.TypeParam, frames.TypeStart) {
+		return nil, frames.UnknownType(q.Frames[0].Type)
+	}
 	values := map[string]json.RawMessage{}
 	var start *frames.Frame
 	for i := range q.Frames {
@@ -178,6 +181,10 @@ func (l *loop) serveRun(ctx context.Context, r *run) {
 // control answers on wb.ctl.<caller>: ABORT of a run, CANCEL of one of its calls.
 // Every loop hears it; the one that runs it acknowledges.
 func (l *loop) control(_ context.Context, q *bus.Request) {
+	if err := q.CheckControl(); err != nil {
+		l.reply(q.Fail(err), q)
+		return
+	}
 	for i := range q.Frames {
 		switch f := &q.Frames[i]; f.Type {
 		case frames.TypeAbort:
@@ -193,9 +200,6 @@ func (l *loop) control(_ context.Context, q *bus.Request) {
 
 func (l *loop) cancelCall(q *bus.Request, f *frames.Frame) {
 	id := f.ToolCallID
-	if id == "" {
-		id, _ = f.Content.Lookup("toolCallId").Text()
-	}
 	if l.find(q.Caller(), func(r *run) bool { return strings.HasPrefix(id, r.uid+"-") }) == nil {
 		return // a session's calls end with their turn
 	}

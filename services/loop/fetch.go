@@ -144,5 +144,9 @@ func (l *loop) wake(_ context.Context, q *bus.Request) {
 			}
 		}
 	}
+	if !q.Has(frames.TypeMeta, frames.TypeDescribe, frames.TypeCancel, frames.TypeAbort) {
+		l.reply(q.Fail(frames.UnknownType(q.Frames[0].Type)), q)
+		return
+	}
 	l.reply(q.End(frames.EndCompleted), q)
 }

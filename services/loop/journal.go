@@ -52,7 +52,7 @@ func (t *transition) add(changes []session.Change, err error) {
 
 func (t *transition) result(id string, r *frames.ToolResult) {
 	f := frames.Result(r)
-	t.add(t.s.Result(t.owner, session.Outcome{CallID: id, Content: f.Content}))
+	t.add(t.s.Result(t.owner, session.Outcome{CallID: id, Content: f.Content, Metadata: f.Metadata}))
 }
 
 // apply is the transition that a commit means.

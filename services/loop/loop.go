@@ -22,6 +22,7 @@ import (
 	"github.com/weavebus/weavebus/internal/session"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
+	"github.com/weavebus/weavebus/pkg/hook"
 )
 
 // Config sets up the loop.
@@ -30,6 +31,9 @@ type Config struct {
 	Identity string
 	// Dispatch bounds queues and waits of tool calls. Default: those of dispatch.Config.
 	Dispatch dispatch.Config
+	// Hooks decide on tool calls and look at them, in this order; the router's should
+	// be the same. Default: none.
+	Hooks []hook.Hook
 	// Sessions is how many sessions this process works on at once. Default: 64.
 	Sessions int
 	// Runs is how many ephemeral runs of one depth this process runs at once; the
@@ -59,6 +63,9 @@ func (c Config) validate() error {
 	case c.Runs < 0:
 		return frames.NewError(frames.CodeValidationInput, "loop: Runs: %d is negative", c.Runs)
 	}
+	if err := hook.Check(c.Hooks); err != nil {
+		return frames.AsError(err).With(func(e *frames.Error) { e.Message = "loop: Hooks: " + e.Message })
+	}
 	return nil
 }
 
@@ -75,7 +82,7 @@ func New(cfg Config) app.Service {
 		}
 		defer conn.Close()
 		calls := cfg.Dispatch
-		calls.Log = env.Log
+		calls.Log, calls.Hooks = env.Log, cfg.Hooks
 		d, err := dispatch.Follow(ctx, env.Work, conn, calls)
 		if err != nil {
 			return err

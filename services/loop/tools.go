@@ -59,7 +59,7 @@ func (t *tools) Prepare(ctx context.Context, c engine.Call) (*engine.Ticket, err
 		return nil, t.notFound(c.Name)
 	}
 	call := t.call
-	call.Tool, call.Arguments = c.Name, json.RawMessage(c.Arguments)
+	call.Tool, call.Arguments, call.Repairs = c.Name, json.RawMessage(c.Arguments), c.Repairs
 	p, err := t.d.Prepare(ctx, call)
 	if e := frames.AsError(err); e != nil && e.Code == frames.CodeNotFound && e.Reason == "" {
 		return nil, t.notFound(c.Name) // names what this run may call, not what the mesh has
@@ -70,7 +70,7 @@ func (t *tools) Prepare(ctx context.Context, c engine.Call) (*engine.Ticket, err
 	decl := p.Declaration
 	return &engine.Ticket{
 		Identity: decl.Identity, Replay: decl.Replay, Sequential: decl.ExecutionMode == frames.Sequential,
-		Lock: dispatch.LockOf(decl, call.Arguments), Start: t.start(p, c.ID != ""),
+		Lock: dispatch.LockOf(decl, p.Arguments), Repairs: p.Repairs, Start: t.start(p, c.ID != ""),
 	}, nil
 }
 

@@ -1,11 +1,13 @@
 package router
 
 import (
+	"bytes"
 	"context"
 	"time"
 
 	"github.com/nats-io/nuid"
 
+	"github.com/weavebus/weavebus/internal/argstream"
 	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -15,10 +17,14 @@ import (
 // looked for on a goroutine of its own: that may take a moment, in which the
 // workers have others to answer.
 func (r *router) call(ctx context.Context, q *bus.Request) {
-	c, err := callFrom(q)
+	c, f, err := callFrom(q)
 	switch {
 	case err != nil:
 		r.refuse(q, c, err)
+	case r.streams.has(c.Caller, c.ID):
+		r.refuse(q, c, frames.NewError(frames.CodeConflict, "call %s is open already: its arguments come in pieces", c.ID))
+	case f.Metadata.Bool("streaming"):
+		r.openStream(q, c, f.StreamID)
 	case r.d.Ready(c.Tool):
 		r.start(ctx, q, c)
 	default:
@@ -28,11 +34,11 @@ func (r *router) call(ctx context.Context, q *bus.Request) {
 
 // callFrom reads the one TOOL_CALL of a message; the subject says who calls
 // what. Beside an error stands what could be read.
-func callFrom(q *bus.Request) (dispatch.Call, error) {
+func callFrom(q *bus.Request) (dispatch.Call, *frames.Frame, error) {
 	c := dispatch.Call{Caller: q.Tokens[1], Tool: q.Tokens[2]}
 	f, err := onlyCall(q)
 	if err != nil {
-		return c, err
+		return c, nil, err
 	}
 	if c.ID = f.ToolCallID; c.ID == "" {
 		c.ID = nuid.Next()
@@ -40,17 +46,36 @@ func callFrom(q *bus.Request) (dispatch.Call, error) {
 	switch {
 	case !frames.ValidName(c.ID):
 		c.ID = ""
-		return c, badCall("toolCallId: want 1 to 64 letters, digits, _ or -")
+		return c, nil, badCall("toolCallId: want 1 to 64 letters, digits, _ or -")
 	case f.Name != "" && f.Name != c.Tool:
-		return c, badCall("the frame names tool %.80q, the subject %q", f.Name, c.Tool)
-	case f.Metadata.Bool("streaming"):
-		return c, badCall("streamed arguments are not taken: send the whole call")
+		return c, nil, badCall("the frame names tool %.80q, the subject %q", f.Name, c.Tool)
 	}
-	c.Arguments, err = f.Arguments()
+	if cut, _ := cutOff(f); cut != "" {
+		return c, nil, argstream.CutOff(c.Tool, cut)
+	}
 	c.Workspace = f.Metadata.Text("workspace")
 	c.Depth = int(f.Metadata.Int("depth"))
 	c.Timeout = time.Duration(min(max(f.Metadata.Int("timeoutMs"), 0), frames.MaxTimeout.Milliseconds())) * time.Millisecond
-	return c, err
+	c.Translate = ofExport(f.Metadata.Text("exported"))
+	return c, f, readArguments(&c, f)
+}
+
+// readArguments takes the argument text of a call. One whose arguments come in
+// pieces has none of its own.
+func readArguments(c *dispatch.Call, f *frames.Frame) error {
+	args, err := f.Arguments()
+	if text, isText := f.Content.Lookup("argumentsJson").Bytes(); isText {
+		args, err = text, nil // as it came: what is wrong with it is told with the place
+	}
+	switch blank := bytes.TrimSpace(args); {
+	case err != nil:
+		return err
+	case !f.Metadata.Bool("streaming"):
+		c.Arguments = args
+	case len(blank) > 0 && string(blank) != "{}":
+		return badCall("the arguments of a streamed call come in pieces: leave the content of the TOOL_CALL empty")
+	}
+	return nil
 }
 
 func onlyCall(q *bus.Request) (*frames.Frame, error) {
@@ -78,43 +103,49 @@ func (r *router) refuse(q *bus.Request, c dispatch.Call, err error) {
 func (r *router) start(ctx context.Context, q *bus.Request, c dispatch.Call) {
 	o := r.newOpen(q, c)
 	c.OnFrame = o.relay
-	c.Arguments = r.ownArguments(ctx, q, &c)
+	r.mu.Lock()
+	r.open[o] = struct{}{} // hooks may take their time
+	r.mu.Unlock()
 	p, err := r.d.Prepare(ctx, c)
 	if err != nil {
-		r.refuse(q, c, err)
+		o.finish(&frames.ToolResult{Err: frames.AsError(err)})
 		return
 	}
-	r.mu.Lock()
-	r.open[o] = struct{}{}
-	r.mu.Unlock()
+	o.repairs = p.Repairs
 	r.d.Start(ctx, p, o.finish)
 }
 
 // control answers CANCEL of calls on wb.ctl.<caller>. Every router hears it; the
 // one that runs the call acknowledges.
 func (r *router) control(_ context.Context, q *bus.Request) {
-	known := false
+	if err := q.CheckControl(); err != nil {
+		r.sent(q.Fail(err), q)
+		return
+	}
 	var acks []frames.Frame
 	for i := range q.Frames {
 		f := &q.Frames[i]
-		known = known || f.Type == frames.TypeCancel || f.Type == frames.TypeAbort // ABORT is for loops
-		if f.Type != frames.TypeCancel {
+		if f.Type != frames.TypeCancel { // ABORT is for loops
 			continue
 		}
 		id := f.ToolCallID
-		if id == "" {
-			id, _ = f.Content.Lookup("toolCallId").Text()
-		}
-		if r.d.Cancel(q.Caller(), id) {
+		if r.d.Cancel(q.Caller(), id) || r.cancelStream(q.Caller(), id) {
 			acks = append(acks, frames.Meta(map[string]any{"cancelling": id}))
 		}
 	}
-	switch {
-	case !known:
-		r.sent(q.Fail(frames.UnknownType(q.Frames[0].Type)), q)
-	case len(acks) > 0:
+	if len(acks) > 0 {
 		r.sent(q.End(frames.EndCompleted, acks...), q)
 	}
+}
+
+// cancelStream stops a call whose arguments still come.
+func (r *router) cancelStream(caller, id string) bool {
+	k := argstream.Key{Owner: caller, Call: id}
+	return r.streams.fail(k, unstarted(r.streams.tool(k)))
+}
+
+func unstarted(tool string) *frames.Error {
+	return frames.Cancelled(tool).With(func(e *frames.Error) { e.Effect = frames.EffectNone })
 }
 
 // sent logs an answer that could not be sent; there is nobody else to tell.

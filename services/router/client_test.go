@@ -19,12 +19,6 @@ import (
 	"github.com/weavebus/weavebus/services/router"
 )
 
-// client makes a client that speaks as me.
-func (w *world) client() *client.Client {
-	w.t.Helper()
-	return client.New(w.bus("me"))
-}
-
 // Calls at once, more than run: each is answered once, with its own result.
 func TestManyCallsOfOneClient(t *testing.T) {
 	const calls, slots = 500, 8

@@ -1,12 +1,10 @@
 package router
 
 import (
-	"context"
 	"encoding/json"
 	"path"
 	"slices"
 
-	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/internal/registry"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -110,20 +108,14 @@ func exportFrame(part *export.Set, tools []*registry.Tool) frames.Frame {
 	})
 }
 
-// ownArguments gives a call's arguments under the tool's own names, where the caller
-// says by which format it knows the tool.
-func (r *router) ownArguments(ctx context.Context, q *bus.Request, c *dispatch.Call) json.RawMessage {
-	f := q.First(frames.TypeToolCall)
-	if f == nil {
-		return c.Arguments
-	}
-	format, err := export.ParseFormat(f.Metadata.Text("exported"))
+// ofExport gives what reads arguments back that are in a format's terms; nil where
+// the caller names none.
+func ofExport(name string) func(*frames.Declaration, json.RawMessage) json.RawMessage {
+	format, err := export.ParseFormat(name)
 	if err != nil {
-		return c.Arguments
+		return nil
 	}
-	t := r.d.Registry().Find(ctx, c.Tool)
-	if t == nil {
-		return c.Arguments
+	return func(d *frames.Declaration, args json.RawMessage) json.RawMessage {
+		return json.RawMessage(export.OwnArguments(format, d.Schema, string(args)))
 	}
-	return json.RawMessage(export.OwnArguments(format, t.Schema, string(c.Arguments)))
 }

@@ -28,6 +28,8 @@ type openCall struct {
 	q    *bus.Request
 	call dispatch.Call
 	opts []frames.Option
+	// repairs names what was done to the arguments.
+	repairs []string
 
 	unheard atomic.Bool // nobody listened for the last TICK
 	absent  int         // TICKs in a row that nobody heard; of the ticking goroutine
@@ -62,7 +64,11 @@ func (o *openCall) finish(res *frames.ToolResult) {
 
 // answer sends the result; where that cannot travel, why it cannot.
 func (o *openCall) answer(res *frames.ToolResult) error {
-	err := o.q.End(endReason(res), frames.Result(res, o.opts...))
+	var out []frames.Frame
+	if len(o.repairs) > 0 {
+		out = append(out, frames.Meta(map[string]any{"repairs": o.repairs}, o.opts...))
+	}
+	err := o.q.End(endReason(res), append(out, frames.Result(res, o.opts...))...)
 	bad := frames.AsError(err)
 	if bad == nil {
 		return nil
@@ -123,6 +129,7 @@ func (r *router) tick(ctx context.Context) {
 		for _, o := range r.openCalls() {
 			o.tick()
 		}
+		r.expireStreams()
 	}
 }
 

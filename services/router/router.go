@@ -8,11 +8,16 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
+
+	"github.com/nats-io/nuid"
 
 	"github.com/weavebus/weavebus/internal/app"
+	"github.com/weavebus/weavebus/internal/argstream"
 	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
+	"github.com/weavebus/weavebus/pkg/hook"
 )
 
 // callWorkers is how many calls are read and checked at once; calls that run
@@ -25,6 +30,12 @@ type Config struct {
 	Identity string
 	// Dispatch bounds queues and waits. Default: those of dispatch.Config.
 	Dispatch dispatch.Config
+	// StreamLimit is how long the arguments of one call may come in pieces.
+	// Default: 10 minutes.
+	StreamLimit time.Duration
+	// Hooks decide on tool calls and look at them, in this order; the loop's should
+	// be the same. Default: none.
+	Hooks []hook.Hook
 }
 
 func (c Config) identity() string { return cmp.Or(c.Identity, "router") }
@@ -32,6 +43,12 @@ func (c Config) identity() string { return cmp.Or(c.Identity, "router") }
 func (c Config) validate() error {
 	if !frames.ValidName(c.identity()) {
 		return frames.NewError(frames.CodeValidationInput, "router: Identity %q: want letters, digits, _ and -", c.Identity)
+	}
+	if c.StreamLimit < 0 {
+		return frames.NewError(frames.CodeValidationInput, "router: StreamLimit: %v, want 0 for the default or more", c.StreamLimit)
+	}
+	if err := hook.Check(c.Hooks); err != nil {
+		return frames.AsError(err).With(func(e *frames.Error) { e.Message = "router: Hooks: " + e.Message })
 	}
 	if err := c.Dispatch.Validate(); err != nil {
 		return frames.AsError(err).With(func(e *frames.Error) { e.Message = "router: Dispatch." + e.Message })
@@ -51,13 +68,16 @@ func New(cfg Config) app.Service {
 			return err
 		}
 		defer conn.Close()
-		cfg.Dispatch.Log = env.Log
+		cfg.Dispatch.Log, cfg.Dispatch.Hooks = env.Log, cfg.Hooks
 		d, err := dispatch.Follow(ctx, env.Work, conn, cfg.Dispatch)
 		if err != nil {
 			return err
 		}
 		defer d.Stop()
-		r := &router{conn: conn, d: d, log: env.Log, over: env.Work.Done(), open: map[*openCall]struct{}{}}
+		r := &router{
+			conn: conn, d: d, log: env.Log, over: env.Work.Done(), open: map[*openCall]struct{}{},
+			streams: newStreams(nuid.Next(), argstream.Limits{Bytes: conn.InlineLimit(), Age: cfg.StreamLimit}),
+		}
 		return r.run(ctx, env.Work, ready)
 	}
 	return app.Service{Name: "router", Stage: app.StageRouter, Identity: cfg.identity(), Run: run}
@@ -74,6 +94,8 @@ type router struct {
 	// again: both go on behind the back of the subscriptions.
 	looking, resending sync.WaitGroup
 
+	streams *streams
+
 	mu   sync.Mutex
 	open map[*openCall]struct{}
 }
@@ -89,7 +111,8 @@ func (r *router) run(ctx, work context.Context, ready func()) error {
 
 	entries, err := r.serve(work,
 		entry{r.conn.Call("*", "*"), bus.QueueRouter, r.call, []bus.HandleOption{bus.WithWorkers(callWorkers)}},
-		entry{r.conn.List("*"), bus.QueueRouter, r.list, nil})
+		entry{r.conn.List("*"), bus.QueueRouter, r.list, nil},
+		entry{r.conn.Sink("*", r.streams.id), "", r.sink, nil})
 	if err != nil {
 		return err
 	}

@@ -224,7 +224,8 @@ func caseTruncated(t *testing.T, c testCase) {
 			t.Fatalf("%s: calls %+v", v.FinishReason, got.Calls)
 		}
 		call := got.Calls[0]
-		if call.Invalid.Code != frames.CodeValidationInput || call.Invalid.Reason != "arguments_truncated" {
+		want := map[string]string{"length": "arguments_truncated", "tool_calls": "arguments_incomplete"}[v.FinishReason]
+		if call.Invalid.Code != frames.CodeValidationInput || call.Invalid.Reason != want {
 			t.Errorf("%s: %v (%s)", v.FinishReason, call.Invalid, call.Invalid.Reason)
 		}
 		if !strings.Contains(call.Invalid.ForModel(), "cut off") {

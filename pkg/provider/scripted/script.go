@@ -204,7 +204,11 @@ func (t *Turn) usage() provider.Usage {
 
 func (c *Call) event(n, i int, reason provider.StopReason) (provider.ToolCall, error) {
 	var text argstream.Joiner
-	for _, piece := range c.Arguments {
+	pieces := c.Arguments
+	if len(pieces) == 0 {
+		pieces = []string{"{}"}
+	}
+	for _, piece := range pieces {
 		if err := text.Add([]byte(piece)); err != nil {
 			return provider.ToolCall{}, err
 		}

@@ -128,7 +128,7 @@ turns:
   - calls: [{name: f, argumentsJson: '{"a":'}, {name: f, argumentsJson: '{"a":1}{}'}]
   - {stop: length, calls: [{name: f, arguments: {a: 1}}]}
 `)}})
-	for n, want := range [][]string{{"arguments_truncated", "invalid_json"}, {"arguments_truncated"}} {
+	for n, want := range [][]string{{"arguments_incomplete", "invalid_json"}, {"arguments_truncated"}} {
 		messages := append([]provider.Message{user("hi")}, make([]provider.Message, n)...)
 		for i := range n {
 			messages[i+1].Role = provider.RoleAssistant
