@@ -124,7 +124,8 @@ func (x *Exchange) silence() error {
 	if x.ask.c.nc.IsConnected() {
 		return frames.NewError(frames.CodeNoResult, "no answer for %v", x.silent)
 	}
-	return frames.NewError(frames.CodeNoResult, "no answer for %v: the connection to the mesh is lost, and whether it was done is not known", x.silent)
+	return frames.NewError(frames.CodeNoResult,
+		"no answer for %v: the connection to the mesh is lost, and whether it was done is not known", x.silent)
 }
 
 func (x *Exchange) pop() (frames.Frame, bool, error) {
