@@ -5,9 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,6 +53,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"mesh": meshUp, "exits": exits, "halt": meshHalt, "await": await, "begin": begin, "server": server,
+			"retry": retry, "web": web,
 			"policy": policy,
 		},
 	})
@@ -201,6 +207,49 @@ func begin(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	ts.Check(s.Close())
+}
+
+// retry runs a command until what it prints matches a pattern: retry PATTERN COMMAND ARGS.
+func retry(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: retry PATTERN COMMAND …")
+	}
+	pattern, err := regexp.Compile(args[0])
+	ts.Check(err)
+	limit := time.Now().Add(30 * time.Second)
+	for {
+		_ = ts.Exec(args[1], args[2:]...) // what it prints counts
+		out := ts.ReadFile("stdout") + ts.ReadFile("stderr")
+		if pattern.MatchString(out) {
+			return
+		}
+		if time.Now().After(limit) {
+			ts.Fatalf("nothing matches %q", args[0])
+		}
+	}
+}
+
+// web serves a folder on loopback until the script's end, as $WEB, which is also
+// what the word WEB in a file becomes. What is posted is given back.
+func web(ts *testscript.TestScript, _ bool, args []string) {
+	dir := ts.MkAbs(args[0])
+	var base string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, `{"key":%q,"posted":%s}`, r.Header.Get("X-Key"), body)
+			return
+		}
+		text, err := os.ReadFile(filepath.Join(dir, filepath.Base(r.URL.Path)))
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, strings.ReplaceAll(string(text), "WEB", base))
+	}))
+	base = s.URL
+	ts.Setenv("WEB", s.URL)
+	ts.Defer(s.Close)
 }
 
 func lookPath(ts *testscript.TestScript, name string) string {

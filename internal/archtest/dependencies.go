@@ -5,6 +5,7 @@ package archtest
 func decided() map[string]string {
 	return map[string]string{
 		"github.com/alecthomas/kong":               "the command line's parser",
+		"github.com/fsnotify/fsnotify":             "tool manifests are read again when they change",
 		"github.com/goccy/go-yaml":                 "policy files and tool manifests in YAML",
 		"github.com/gofrs/flock":                   "one process a state folder",
 		"github.com/google/go-cmp":                 "differences that a failing test can print",

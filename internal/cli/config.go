@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
 
+	"github.com/weavebus/weavebus/internal/yamltext"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -106,14 +108,10 @@ func readConfig(path string, optional bool) (*fileResolver, error) {
 	return r, nil
 }
 
-// parse reads the file's text. The YAML reader panics on some broken texts.
-func (r *fileResolver) parse(text []byte) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("cannot be read: %v", p)
-		}
-	}()
-	if err := yaml.Unmarshal(text, &r.values); err != nil {
+// parse reads the file's text, which may be empty; a key's value may not.
+func (r *fileResolver) parse(text []byte) error {
+	err := yamltext.Decode(yaml.NewDecoder(bytes.NewReader(text)), &r.values)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.values)) {

@@ -16,6 +16,7 @@ import (
 	"github.com/weavebus/weavebus/services/harness"
 	"github.com/weavebus/weavebus/services/llm"
 	"github.com/weavebus/weavebus/services/loop"
+	manifesttools "github.com/weavebus/weavebus/services/manifest-tools"
 	"github.com/weavebus/weavebus/services/router"
 	workspacetools "github.com/weavebus/weavebus/services/workspace-tools"
 )
@@ -34,6 +35,7 @@ type roleConfig struct {
 	private    []string // folders that no workspace may touch
 	allowRoot  bool
 	environ    []string
+	manifests  manifesttools.Config
 }
 
 // roles lists every role; dependents come after what they depend on.
@@ -42,6 +44,7 @@ func roles() []role {
 		{"harness", "keeps sessions", func(*roleConfig) (app.Service, error) { return harness.New(harness.Config{}), nil }},
 		{"llm", "puts models on the bus", newLLM},
 		{"workspace-tools", "files and commands of workspaces", newWorkspaceTools},
+		{"manifest-tools", "tools declared in files: programs and HTTP endpoints", newManifestTools},
 		{"router", "dispatches the calls of clients", func(cfg *roleConfig) (app.Service, error) { return router.New(router.Config{Hooks: cfg.hooks}), nil }},
 		{"loop", "runs the loop between models and tools", func(cfg *roleConfig) (app.Service, error) { return loop.New(loop.Config{Hooks: cfg.hooks}), nil }},
 	}
@@ -119,6 +122,23 @@ func wrongUse(flag string, err error) error {
 		return err
 	}
 	return usageError("%s: %s", flag, frames.AsError(err).Message)
+}
+
+// manifestFlags are the flags of manifest-tools beside its folders.
+type manifestFlags struct {
+	Manifest     []string `name:"manifest" sep:"none" placeholder:"URL|FILE" help:"Published manifest whose tools to serve; may be repeated."`
+	AllowPrivate []string `name:"allow-private" placeholder:"NETWORK" help:"Network that endpoints of manifests may lie in although it is not public: an address, 10.0.0.0/8, loopback, link-local, private or any; may be repeated."`
+	AllowSecret  []string `name:"allow-secret" sep:"none" placeholder:"NAME|FILE[@HOST]" help:"Variable or file that manifests may use as a secret, for that host only; may be repeated."`
+}
+
+func (f *manifestFlags) config(dirs []string) manifesttools.Config {
+	return manifesttools.Config{Dirs: dirs, Manifests: f.Manifest, AllowPrivate: f.AllowPrivate, AllowSecrets: f.AllowSecret}
+}
+
+func newManifestTools(cfg *roleConfig) (app.Service, error) {
+	m := cfg.manifests
+	m.Environ, m.AllowRoot = cfg.environ, cfg.allowRoot
+	return manifesttools.New(m), nil
 }
 
 // files is the folder of scripts; nil where none was named.

@@ -120,7 +120,8 @@ type follower struct {
 
 	show    *display
 	failed  error
-	closing bool // END was sent
+	closing bool       // END was sent
+	last    frames.Raw // META {state}'s newest
 }
 
 // follow shows a session's frames until its turn, or the session, is over. An
@@ -201,7 +202,10 @@ func (f *follower) take(ctx context.Context, s *client.Session, frame *frames.Fr
 
 // state waits for the turn that was started to be over.
 func (f *follower) state(ctx context.Context, s *client.Session, frame *frames.Frame) (done bool, err error) {
-	state := frame.Content.Lookup("state")
+	if now := frame.Content.Lookup("state"); !now.Absent() {
+		f.last = now
+	}
+	state := f.last // entries that change nothing say nothing of it
 	status, _ := state.Lookup("status").Text()
 	turn, _ := state.Lookup("currentTurn").Int64()
 	switch {
@@ -215,7 +219,7 @@ func (f *follower) state(ctx context.Context, s *client.Session, frame *frames.F
 			return true, f.outcome(ctx, state)
 		}
 		if f.closing {
-			return false, nil // entries without a change say the state again
+			return false, nil
 		}
 		f.closing = true
 		_, err := s.Send(ctx, frames.End(frames.EndCompleted))

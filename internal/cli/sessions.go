@@ -89,9 +89,7 @@ func (cmd *sessShowCmd) Run(c *console) error {
 		}
 		c.say("session %s: %s, %d of %d turns, %d entries", info.ID, info.Status, info.CurrentTurn, info.MaxTurns, info.Entries)
 		c.say("workspace %s\ntask %s\nupdated %s", info.Workspace, info.Task, info.UpdatedAt().Format(time.DateTime))
-		if u := info.Usage; u.TotalTokens > 0 || u.InputTokens > 0 {
-			c.say("tokens %d in, %d out", u.InputTokens, u.OutputTokens)
-		}
+		c.ledger(&info.Usage)
 		for i := range messages {
 			c.message(&messages[i])
 		}

@@ -19,10 +19,12 @@ import (
 
 // upCmd runs a whole mesh.
 type upCmd struct {
-	Workspace []string      `name:"workspace" short:"w" placeholder:"[NAME=]DIR" help:"Folder to serve with file and command tools; may be repeated."`
-	Port      int           `name:"port" help:"Port of the embedded NATS server on 127.0.0.1; 0 is any free one." default:"4222" env:"WEAVEBUS_PORT"`
-	Admin     string        `name:"admin" placeholder:"[HOST]:PORT" help:"Open an HTTP port with /livez and /readyz." env:"WEAVEBUS_ADMIN"`
-	Sync      time.Duration `name:"sync" placeholder:"DURATION" help:"How long written data may stay unsynced. Default: 0, every write is synced."`
+	Workspace   []string `name:"workspace" short:"w" placeholder:"[NAME=]DIR" help:"Folder to serve with file and command tools; may be repeated."`
+	Port        int      `name:"port" help:"Port of the embedded NATS server on 127.0.0.1; 0 is any free one." default:"4222" env:"WEAVEBUS_PORT"`
+	Admin       string   `name:"admin" placeholder:"[HOST]:PORT" help:"Open an HTTP port with /livez and /readyz." env:"WEAVEBUS_ADMIN"`
+	ManifestDir []string `name:"manifest-dir" sep:"none" placeholder:"DIR" help:"Folder with files that declare tools; may be repeated."`
+	manifestFlags
+	Sync time.Duration `name:"sync" placeholder:"DURATION" help:"How long written data may stay unsynced. Default: 0, every write is synced."`
 }
 
 // Run runs the mesh until a signal.
@@ -66,7 +68,7 @@ func stopped(err error) error {
 }
 
 func (cmd *upCmd) services(c *console, state string) ([]app.Service, error) {
-	cfg := &roleConfig{models: c.models, environ: environ(), private: private(state), allowRoot: true}
+	cfg := &roleConfig{models: c.models, environ: environ(), private: private(state), allowRoot: true, manifests: cmd.config(cmd.ManifestDir)}
 	names := meshRoles
 	var err error
 	if cfg.hooks, err = c.hooks(); err != nil {
@@ -77,6 +79,9 @@ func (cmd *upCmd) services(c *console, state string) ([]app.Service, error) {
 	}
 	if len(cfg.workspaces) > 0 {
 		names = append(slices.Clip(names), "workspace-tools")
+	}
+	if len(cmd.ManifestDir)+len(cmd.Manifest) > 0 {
+		names = append(slices.Clip(names), "manifest-tools")
 	}
 	return cfg.services(names...)
 }
@@ -133,11 +138,13 @@ func shellQuote(s string) string {
 
 // serveCmd runs some roles.
 type serveCmd struct {
-	Roles     []string `arg:"" name:"role" help:"Roles to run: harness, llm, workspace-tools, router, loop."`
+	Roles     []string `arg:"" name:"role" help:"Roles to run: harness, llm, workspace-tools, manifest-tools, router, loop."`
 	Workspace []string `name:"workspace" short:"w" placeholder:"[NAME=]DIR" help:"Folder that workspace-tools serves; may be repeated."`
-	Keys      string   `name:"keys" placeholder:"DIR" help:"Folder with a seed file IDENTITY.nk for each role. Default: that of the state folder, if it is there." env:"WEAVEBUS_KEYS"`
-	Admin     string   `name:"admin" placeholder:"[HOST]:PORT" help:"Open an HTTP port with /livez and /readyz." env:"WEAVEBUS_ADMIN"`
-	AllowRoot bool     `name:"allow-root" help:"Let workspace-tools run as root."`
+	Dir       []string `name:"dir" sep:"none" placeholder:"DIR" help:"Folder with files that declare tools, for manifest-tools; may be repeated."`
+	manifestFlags
+	Keys      string `name:"keys" placeholder:"DIR" help:"Folder with a seed file IDENTITY.nk for each role. Default: that of the state folder, if it is there." env:"WEAVEBUS_KEYS"`
+	Admin     string `name:"admin" placeholder:"[HOST]:PORT" help:"Open an HTTP port with /livez and /readyz." env:"WEAVEBUS_ADMIN"`
+	AllowRoot bool   `name:"allow-root" help:"Let workspace-tools and manifest-tools run as root."`
 }
 
 // Run runs the roles until a signal.
@@ -149,7 +156,7 @@ func (cmd *serveCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	cfg := &roleConfig{models: c.models, environ: environ(), private: private(state), allowRoot: cmd.AllowRoot}
+	cfg := &roleConfig{models: c.models, environ: environ(), private: private(state), allowRoot: cmd.AllowRoot, manifests: cmd.config(cmd.Dir)}
 	if cfg.hooks, err = c.hooks(); err != nil {
 		return err
 	}

@@ -21,6 +21,11 @@ type Journal interface {
 type Commit struct {
 	// Answer is the model's, nil where the model said nothing.
 	Answer *Answer
+	// Failed is what a model request used that brought no answer; nil where there
+	// was none.
+	Failed *provider.Usage
+	// Prepared says how calls are run that were committed before they were prepared.
+	Prepared []Prepared
 	// Results are those of calls of the open round.
 	Results []Result
 	// Next says that every call of the round has its result and the model is
@@ -49,8 +54,16 @@ type Answer struct {
 type Intent struct {
 	// Identity and Replay are those of the chosen tool; empty where the call is refused.
 	Identity, Replay string
+	// Outside says that somebody outside of the mesh runs it; see [Ticket].
+	Outside bool
 	// Refused is the result of a call that does not run; nil where it does.
 	Refused *frames.ToolResult
+}
+
+// Prepared is the intent of a call that has its id already.
+type Prepared struct {
+	CallID string
+	Intent
 }
 
 // Result is the one result of a call.
@@ -59,6 +72,8 @@ type Result struct {
 	// Tool is the name as frames carry it.
 	Tool   string
 	Result *frames.ToolResult
+	// Recorded says that the journal has it already: see [Runner.Recorded].
+	Recorded bool
 }
 
 // End says how a run ended.
@@ -84,8 +99,12 @@ func endOf(err *frames.Error) End {
 func Cancelled() End { return End{Reason: frames.EndCancelled} }
 
 func (c *Commit) empty() bool {
-	return c.Answer == nil && len(c.Results) == 0 && !c.Next && c.End == nil
+	return c.Answer == nil && len(c.Prepared) == 0 && len(c.Results) == 0 && !c.Next && c.End == nil
 }
+
+// Stops reports whether the commit is of a stop: a call that has another result
+// by now keeps that.
+func (c *Commit) Stops() bool { return c.stop != nil }
 
 // Frames gives what a client sees of the commit of a run outside a session; ids
 // are those of the answer's calls. Text and thinking went before, as they came.

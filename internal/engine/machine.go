@@ -9,9 +9,17 @@ import (
 type Start struct {
 	// Messages are the conversation so far.
 	Messages []provider.Message
-	// Pending are the calls of the last assistant message that have no result
-	// and that this run must give one; nil at the beginning of a run.
+	// Open says that the round of the last assistant message with calls is not
+	// closed yet, also where each of them has its result.
+	Open bool
+	// Pending are the calls of that round that have no result and that this run
+	// must give one.
 	Pending []Pending
+	// Results are what else is known of results of that round, by the calls' ids.
+	Results map[string]*frames.ToolResult
+	// Polls reports whether a tool is meant to be called alike again and again;
+	// nil: none is.
+	Polls func(tool string) bool
 	// Stream names the model request that made the pending calls.
 	Stream string
 	// Used is what the run used before.
@@ -23,6 +31,10 @@ type Pending struct {
 	CallID string
 	// Identity and Replay are as they were committed.
 	Identity, Replay string
+	// Outside says that somebody outside of the mesh runs it; see [Ticket].
+	Outside bool
+	// Fresh says that nobody has prepared or started it: it runs as a new one.
+	Fresh bool
 }
 
 // Used counts what a run used.
@@ -45,7 +57,7 @@ type Call struct {
 	Repairs []string
 }
 
-// Step is what a run does next: [Ask], [Run], [Wait] or [Over].
+// Step is what a run does next: [Ask], [Run], [Wait], [Park] or [Over].
 type Step interface{ step() }
 
 // Ask asks the model, with the request of [Machine.Request].
@@ -63,22 +75,28 @@ type RunCall struct {
 // Wait waits for the result of a call that runs.
 type Wait struct{}
 
+// Park says that only somebody outside of the mesh can go on: each call without a
+// result was handed over.
+type Park struct{}
+
 // Over says that the run has ended.
 type Over struct{ End End }
 
 func (Ask) step()  {}
 func (Run) step()  {}
 func (Wait) step() {}
+func (Park) step() {}
 func (Over) step() {}
 
 // Machine decides what a run does. It does no input or output, keeps no clock
 // and is not safe for concurrent use.
 //
-// What happens is told by Answer, Failed, Result, Resume and Stop: each gives the
-// commit that it means and changes nothing. When the commit is kept, Accept makes
-// it so. Next then says what to do.
+// What happens is told by Answer, Failed, Result, Recorded, Resume and Stop: each
+// gives the commit that it means and changes nothing. When the commit is kept,
+// Accept makes it so. Next then says what to do.
 type Machine struct {
 	params   Params
+	polls    func(string) bool
 	messages []provider.Message
 	used     Used
 	round    *round
@@ -89,9 +107,25 @@ type Machine struct {
 // NewMachine makes the machine of a run. Params without MaxIterations have
 // [RunIterations].
 func NewMachine(p Params, s Start) *Machine {
-	m := &Machine{params: p.WithIterations(RunIterations), used: s.Used}
+	m := &Machine{params: p.WithIterations(RunIterations), used: s.Used, polls: s.Polls}
 	m.messages, m.round = reopen(s)
+	if m.round != nil {
+		m.round.limit = m.exceeded()
+	}
 	return m
+}
+
+// exceeded gives the limit that the open round went beyond.
+func (m *Machine) exceeded() *frames.Error {
+	switch {
+	case m.used.Rounds > *m.params.MaxIterations:
+		return limitError("maxIterations", "rounds", int64(*m.params.MaxIterations))
+	case m.params.MaxTokens > 0 && m.used.Tokens >= m.params.MaxTokens:
+		return limitError("maxTokens", "tokens", m.params.MaxTokens)
+	case m.params.MaxCalls != nil && m.used.Calls > *m.params.MaxCalls:
+		return limitError("maxCalls", "calls", int64(*m.params.MaxCalls))
+	}
+	return nil
 }
 
 // Used gives what the run used so far.
@@ -107,6 +141,9 @@ func (m *Machine) Next() Step {
 	}
 	if calls := m.round.start(m.stop != nil); len(calls) > 0 {
 		return Run{calls}
+	}
+	if m.round.parked() {
+		return Park{}
 	}
 	return Wait{}
 }
@@ -135,6 +172,7 @@ func (m *Machine) Request(tools []provider.Tool) *provider.Request {
 		req.Messages = instruct(req.Messages, m.params.FinalSystemPrompt)
 		return req
 	}
+	req.Messages = instruct(req.Messages, m.repeats().notice())
 	req.Tools, req.ToolChoice = tools, m.params.ToolChoice
 	return req
 }
@@ -182,7 +220,7 @@ func answered(s provider.Stop) End {
 
 // gate gives what speaks against a call of an answer, before it is prepared.
 func (m *Machine) gate(t *provider.Turn, limit *frames.Error) func(i int, c *provider.ToolCall) *frames.Error {
-	left, all := m.callsLeft(), m.Final() || m.tokensUsedUp(t)
+	left, all := m.callsLeft(), m.Final() || m.tokensUsedUp(t) || isLoop(limit)
 	return func(i int, c *provider.ToolCall) *frames.Error {
 		switch {
 		case limit != nil && (all || i >= left):
@@ -211,6 +249,8 @@ func (m *Machine) overrun(t *provider.Turn) *frames.Error {
 		return limitError("maxTokens", "tokens", m.params.MaxTokens)
 	case m.params.MaxCalls != nil && len(t.Calls) > m.callsLeft():
 		return limitError("maxCalls", "calls", int64(*m.params.MaxCalls))
+	case m.repeats().all(t.Calls):
+		return loopError(t.Calls[0].Name)
 	}
 	return nil
 }
@@ -226,23 +266,53 @@ func limitError(param, what string, n int64) *frames.Error {
 	return frames.NewError(frames.CodeLimit, "%s: the run's %d %s are used up and the model still calls tools", param, n, what)
 }
 
-// Failed takes the failure of the model request.
-func (m *Machine) Failed(err error) *Commit {
+// Failed takes the failure of the model request, and what it used all the same.
+func (m *Machine) Failed(err error, used provider.Usage) *Commit {
 	end := endOf(frames.AsError(err))
-	return &Commit{End: &end}
+	return &Commit{Failed: &used, End: &end}
 }
 
 // Result takes the result of a call that runs; nil where no such call is
 // running, since the first result of a call counts.
 func (m *Machine) Result(id string, r *frames.ToolResult) *Commit {
-	if m.round == nil || m.over != nil {
-		return nil
-	}
-	i := m.round.find(id)
-	if i < 0 || m.round.calls[i].state != callRunning {
+	i := m.open(id)
+	if i < 0 || m.round.calls[i].state != callRunning && m.round.calls[i].state != callOutside {
 		return nil
 	}
 	return m.settle(map[int]*frames.ToolResult{i: r})
+}
+
+// Recorded takes the result that somebody outside gave a call and that is kept
+// already; nil where no such call is open.
+func (m *Machine) Recorded(id string, r *frames.ToolResult) *Commit {
+	i := m.open(id)
+	if i < 0 {
+		return nil
+	}
+	c := m.settle(map[int]*frames.ToolResult{i: r})
+	c.Results[0].Recorded = true
+	return c
+}
+
+// HandedOver notes that a call that runs is in the hands of somebody outside. A run
+// that stops waits for its result all the same.
+func (m *Machine) HandedOver(id string) {
+	if i := m.open(id); i >= 0 && m.stop == nil && m.round.calls[i].state == callRunning {
+		m.round.calls[i].state = callOutside
+	}
+}
+
+// open gives the index of a call of the open round without a result, -1 where
+// there is none.
+func (m *Machine) open(id string) int {
+	if m.round == nil || m.over != nil {
+		return -1
+	}
+	i := m.round.find(id)
+	if i >= 0 && m.round.calls[i].unsettled() {
+		return i
+	}
+	return -1
 }
 
 // settle gives the commit of results by the index of their calls.
@@ -253,7 +323,7 @@ func (m *Machine) settle(results map[int]*frames.ToolResult) *Commit {
 		if r := results[i]; r != nil {
 			call := &after.calls[i]
 			call.settle(r)
-			c.Results = append(c.Results, Result{call.ID, WireName(call.Name), r})
+			c.Results = append(c.Results, Result{CallID: call.ID, Tool: WireName(call.Name), Result: r})
 		}
 	}
 	c.Next, c.End = follow(after, m.stop)
@@ -276,7 +346,7 @@ func (m *Machine) Stop(end End) *Commit {
 		switch call.state {
 		case callWaiting:
 			results[i] = &frames.ToolResult{Err: unstarted(call.Name, &end)}
-		case callUnknown:
+		case callUnknown, callOutside:
 			results[i] = &frames.ToolResult{Err: StopError(call.Name, end)}
 		}
 	}
@@ -305,7 +375,8 @@ func unstarted(tool string, end *End) *frames.Error {
 }
 
 // Resume decides about the pending calls of a run that goes on: one that may run
-// again does, any other is INTERRUPTED.
+// again does, as does one that never ran; one in the hands of somebody outside is
+// left there; any other is INTERRUPTED. A round without pending calls is closed.
 func (m *Machine) Resume(prepare Prepare) *Commit {
 	c := &Commit{}
 	if m.round == nil || m.over != nil {
@@ -319,6 +390,9 @@ func (m *Machine) Resume(prepare Prepare) *Commit {
 		}
 		c.rerun[i] = again(call, prepare)
 		results[i] = c.rerun[i].refused
+		if t := c.rerun[i].ticket; call.fresh && t != nil {
+			c.Prepared = append(c.Prepared, Prepared{call.ID, Intent{Identity: t.Identity, Replay: t.Replay, Outside: t.Outside}})
+		}
 	}
 	settled := m.settle(results)
 	c.Results, c.Next, c.End = settled.Results, settled.Next, settled.End
@@ -328,6 +402,14 @@ func (m *Machine) Resume(prepare Prepare) *Commit {
 // again decides about one call whose process ended: it runs again where the
 // tool says that this does no harm, as it stood then and as it stands now.
 func again(call openCall, prepare Prepare) plan {
+	if call.fresh {
+		fresh := call.Call
+		fresh.ID = "" // not started before
+		return decide(fresh, nil, prepare)
+	}
+	if call.outside {
+		return decide(call.Call, nil, prepare)
+	}
 	if call.replay != frames.ReplaySafe {
 		return refuse(frames.Interrupted(WireName(call.Name), ""))
 	}

@@ -17,8 +17,14 @@ import (
 type play struct {
 	t      *rapid.T
 	m      *engine.Machine
+	params engine.Params
 	rounds int
 	calls  int // -1 for any number
+
+	// log and outcomes are what a journal would have kept.
+	log      []provider.Message
+	outcomes map[string]*frames.ToolResult
+	used     engine.Used
 
 	asked, withCalls int
 	running          []played
@@ -32,8 +38,9 @@ type play struct {
 }
 
 type played struct {
-	id   string
-	kind kind
+	id     string
+	kind   kind
+	handed bool
 }
 
 // kind is how a call is to be run; the model writes it as the tool's name.
@@ -43,6 +50,8 @@ const (
 	parallel   kind = "parallel"
 	sequential kind = "sequential"
 	locked     kind = "locked"
+	safe       kind = "safe"
+	outside    kind = "outside"
 	unknown    kind = "unknown"
 	broken     kind = "broken"
 )
@@ -56,6 +65,10 @@ func prepare(c engine.Call) (*engine.Ticket, error) {
 		t.Sequential = true
 	case locked:
 		t.Lock = "path=a"
+	case safe:
+		t.Replay = frames.ReplaySafe
+	case outside:
+		t.Outside = true
 	}
 	return t, nil
 }
@@ -74,6 +87,7 @@ func TestMachineKeepsItsRules(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := &play{t: t, results: map[string]int{}, kinds: map[string]kind{}, started: map[string]bool{}, rounds: engine.RunIterations, calls: -1}
+		p.outcomes = map[string]*frames.ToolResult{}
 		params := engine.Params{MaxIterations: bound(t, "maxIterations", 3), MaxCalls: bound(t, "maxCalls", 6)}
 		if params.MaxIterations != nil {
 			p.rounds = *params.MaxIterations
@@ -81,8 +95,9 @@ func TestMachineKeepsItsRules(t *testing.T) {
 		if params.MaxCalls != nil {
 			p.calls = *params.MaxCalls
 		}
-		p.m = engine.NewMachine(params, engine.Start{Messages: []provider.Message{{Role: provider.RoleUser, Text: "go"}}})
-		for range 60 {
+		p.params, p.log = params, []provider.Message{{Role: provider.RoleUser, Text: "go"}}
+		p.m = engine.NewMachine(params, engine.Start{Messages: p.log})
+		for range 80 {
 			if p.step() {
 				break
 			}
@@ -92,9 +107,19 @@ func TestMachineKeepsItsRules(t *testing.T) {
 }
 
 func (p *play) step() (over bool) {
+	if rapid.IntRange(0, 14).Draw(p.t, "crash") == 0 && !p.stopped {
+		p.crash()
+	}
 	switch s := p.m.Next().(type) {
 	case engine.Over:
 		return true
+	case engine.Park:
+		for _, r := range p.running {
+			if !r.handed {
+				p.t.Fatalf("parked while %s runs", r.id)
+			}
+		}
+		p.happenRunning()
 	case engine.Ask:
 		p.checkAsk()
 		p.happenAsking()
@@ -148,7 +173,7 @@ func (p *play) checkMessages(messages []provider.Message) {
 func (p *play) happenAsking() {
 	switch rapid.IntRange(0, 19).Draw(p.t, "asking") {
 	case 0:
-		p.commit(p.m.Failed(frames.NewError(frames.CodeUnavailable, "gone")))
+		p.commit(p.m.Failed(frames.NewError(frames.CodeUnavailable, "gone"), provider.Usage{}))
 	case 1:
 		p.stop()
 	default:
@@ -157,7 +182,7 @@ func (p *play) happenAsking() {
 }
 
 func (p *play) answer() {
-	kinds := rapid.SliceOfN(rapid.SampledFrom([]kind{parallel, parallel, sequential, locked, unknown, broken}), 0, 5).Draw(p.t, "calls")
+	kinds := rapid.SliceOfN(rapid.SampledFrom([]kind{parallel, safe, outside, sequential, locked, unknown, broken}), 0, 5).Draw(p.t, "calls")
 	turn := &provider.Turn{Text: "so", Stop: provider.Stop{Reason: provider.StopToolCalls}}
 	for i, k := range kinds {
 		args := "{}"
@@ -204,13 +229,13 @@ func (p *play) start(calls []engine.RunCall) {
 			p.t.Fatalf("starts %s, which is %s, started %v", c.ID, k, p.started[c.ID])
 		}
 		p.started[c.ID] = true
-		p.running = append(p.running, played{c.ID, k})
+		p.running = append(p.running, played{id: c.ID, kind: k})
 		p.checkOrder(c.ID, k)
 	}
 	if p.withCalls > p.rounds {
 		p.t.Fatalf("calls run in round %d of %d", p.withCalls, p.rounds)
 	}
-	if p.calls >= 0 && len(p.started) > p.calls {
+	if p.calls >= 0 && len(p.started) > p.calls { // each counts once
 		p.t.Fatalf("%d calls run, the limit is %d", len(p.started), p.calls)
 	}
 }
@@ -237,14 +262,23 @@ func (p *play) happenRunning() {
 		return
 	}
 	i := rapid.IntRange(0, len(p.running)-1).Draw(p.t, "which")
-	id := p.running[i].id
+	id, k := p.running[i].id, p.running[i].kind
+	if k == outside && !p.running[i].handed && rapid.Bool().Draw(p.t, "handed") {
+		p.running[i].handed = !p.stopped
+		p.m.HandedOver(id)
+		return
+	}
 	p.running = slices.Delete(p.running, i, i+1)
 	res := &frames.ToolResult{Terminate: rapid.SampledFrom([]string{"", "", "", frames.TerminateRound, frames.TerminateNow}).Draw(p.t, "terminate")}
 	if p.m.Result("nobody's", res) != nil {
 		p.t.Fatal("takes a result of no call")
 	}
-	p.commit(p.m.Result(id, res))
-	if p.m.Result(id, res) != nil {
+	c := p.m.Result(id, res)
+	if k == outside && rapid.Bool().Draw(p.t, "recorded") {
+		c = p.m.Recorded(id, res)
+	}
+	p.commit(c)
+	if p.m.Result(id, res) != nil || p.m.Recorded(id, res) != nil {
 		p.t.Fatalf("takes a second result of %s", id)
 	}
 }
@@ -257,6 +291,7 @@ func (p *play) stop() {
 	}
 	p.commit(p.m.Stop(end))
 	p.stopped = true
+	p.running = slices.DeleteFunc(p.running, func(r played) bool { return r.handed }) // they have their results
 }
 
 func (p *play) result(id string) {
@@ -266,6 +301,7 @@ func (p *play) result(id string) {
 }
 
 func (p *play) commit(c *engine.Commit, ids ...string) {
+	p.keep(c, ids)
 	for _, r := range c.Results {
 		p.result(r.CallID)
 	}
@@ -276,6 +312,61 @@ func (p *play) commit(c *engine.Commit, ids ...string) {
 		p.allSettled()
 	}
 	p.m.Accept(c, ids)
+}
+
+// keep writes down what a journal keeps of a commit.
+func (p *play) keep(c *engine.Commit, ids []string) {
+	if a := c.Answer; a != nil {
+		message := a.Message
+		message.Calls = slices.Clone(message.Calls)
+		for i := range message.Calls {
+			message.Calls[i].ID = ids[i]
+		}
+		p.log = append(p.log, message)
+		if p.used.Calls += len(ids); len(ids) > 0 {
+			p.used.Rounds++
+		}
+		for i, in := range a.Calls {
+			if in.Refused != nil {
+				p.keepResult(ids[i], in.Refused)
+			}
+		}
+	}
+	for _, r := range c.Results {
+		p.keepResult(r.CallID, r.Result)
+	}
+}
+
+func (p *play) keepResult(id string, r *frames.ToolResult) {
+	p.outcomes[id] = r
+	p.log = append(p.log, provider.ToolMessage(id, r))
+}
+
+// crash goes on with what was kept, in another process.
+func (p *play) crash() {
+	if _, over := p.m.Next().(engine.Over); over {
+		return
+	}
+	start := engine.Start{Messages: p.log, Results: p.outcomes, Used: p.used, Open: p.unsettledRound()}
+	for _, id := range p.round {
+		if p.results[id] == 0 {
+			pending := engine.Pending{CallID: id, Replay: frames.ReplayUnsafe, Outside: p.kinds[id] == outside}
+			if p.kinds[id] == safe {
+				pending.Replay = frames.ReplaySafe
+			}
+			start.Pending = append(start.Pending, pending)
+			delete(p.started, id)
+		}
+	}
+	p.running = nil
+	p.m = engine.NewMachine(p.params, start)
+	p.commit(p.m.Resume(prepare))
+}
+
+// unsettledRound reports whether the open round is not closed: the request that
+// follows a closed one may not have been answered yet.
+func (p *play) unsettledRound() bool {
+	return slices.ContainsFunc(p.round, func(id string) bool { return p.results[id] == 0 })
 }
 
 func (p *play) allSettled() {

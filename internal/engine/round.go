@@ -15,6 +15,8 @@ const (
 	callUnknown callState = iota
 	callWaiting
 	callRunning
+	// callOutside: it was handed over to somebody outside.
+	callOutside
 	callSettled
 )
 
@@ -28,7 +30,9 @@ type round struct {
 type openCall struct {
 	Call
 	state     callState
-	replay    string // as committed
+	replay    string // as committed, like outside and fresh
+	outside   bool
+	fresh     bool
 	ticket    *Ticket
 	message   provider.Message // of the settled call
 	terminate string
@@ -65,7 +69,7 @@ func (p *plan) intent() Intent {
 	if p.ticket == nil {
 		return Intent{Refused: p.refused}
 	}
-	return Intent{Identity: p.ticket.Identity, Replay: p.ticket.Replay}
+	return Intent{Identity: p.ticket.Identity, Replay: p.ticket.Replay, Outside: p.ticket.Outside}
 }
 
 // open gives the calls of an answer as the round begins with them.
@@ -97,6 +101,14 @@ func (c *openCall) rerun(p plan) {
 	}
 }
 
+func (c *openCall) unsettled() bool { return c.state != callSettled }
+
+// parked reports whether nothing but calls that were handed over is open.
+func (r *round) parked() bool {
+	outside := r.count(callOutside)
+	return outside > 0 && outside+r.count(callSettled) == len(r.calls)
+}
+
 func (r *round) clone() *round { return &round{calls: slices.Clone(r.calls), limit: r.limit} }
 
 func (r *round) find(id string) int {
@@ -118,7 +130,7 @@ func (r *round) start(stopped bool) []RunCall {
 	var out []RunCall
 	for i := range r.calls {
 		c := &r.calls[i]
-		if c.state == callSettled {
+		if !c.unsettled() {
 			continue
 		}
 		if stopped || c.barred(r.calls[:i]) {
@@ -141,13 +153,13 @@ func (c *openCall) barred(earlier []openCall) bool {
 }
 
 func anyOpen(calls []openCall) bool {
-	return slices.ContainsFunc(calls, func(c openCall) bool { return c.state != callSettled })
+	return slices.ContainsFunc(calls, func(c openCall) bool { return c.unsettled() })
 }
 
 // locked reports whether an earlier call of the same lock has not ended.
 func (c *openCall) locked(earlier []openCall) bool {
 	return c.ticket.Lock != "" && slices.ContainsFunc(earlier, func(e openCall) bool {
-		return e.state != callSettled && e.ticket.Lock == c.ticket.Lock
+		return e.unsettled() && e.ticket.Lock == c.ticket.Lock
 	})
 }
 
@@ -191,7 +203,7 @@ func (r *round) terminates() bool {
 // reopen takes the open round off the end of a conversation that was broken off,
 // and makes the rest legal.
 func reopen(s Start) ([]provider.Message, *round) {
-	if len(s.Pending) == 0 {
+	if !s.Open && len(s.Pending) == 0 {
 		return repair(s.Messages), nil
 	}
 	i := len(s.Messages) - 1
@@ -204,19 +216,22 @@ func reopen(s Start) ([]provider.Message, *round) {
 	r := &round{}
 	results := ordered(&s.Messages[i], s.Messages[i+1:])
 	for k, c := range s.Messages[i].Calls {
-		r.calls = append(r.calls, reopened(c, results[k], s.Pending))
+		r.calls = append(r.calls, s.reopened(c, results[k]))
 	}
-	if r.count(callUnknown) == 0 {
+	if !s.Open && r.count(callUnknown) == 0 {
 		return repair(s.Messages), nil // the ids are of another round
 	}
 	return append(repair(s.Messages[:i]), s.Messages[i]), r
 }
 
-func reopened(c provider.Call, result provider.Message, pending []Pending) openCall {
+func (s *Start) reopened(c provider.Call, result provider.Message) openCall {
 	call := openCall{Call: Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}, state: callSettled, message: result}
-	for _, p := range pending {
+	if known := s.Results[c.ID]; known != nil {
+		call.terminate = known.Terminate
+	}
+	for _, p := range s.Pending {
 		if p.CallID == c.ID {
-			call.state, call.replay = callUnknown, p.Replay
+			call.state, call.replay, call.outside, call.fresh = callUnknown, p.Replay, p.Outside, p.Fresh
 		}
 	}
 	return call

@@ -36,6 +36,10 @@ type Ticket struct {
 	Lock string
 	// Repairs names what was done to the arguments.
 	Repairs []string
+	// Outside says that somebody outside of the mesh runs the call, and that the
+	// journal learns of its result first: see [Runner.Recorded]. Start hands the
+	// call over, and says so by a nil result; a result says that it could not.
+	Outside bool
 	Start   StartCall
 }
 
@@ -48,6 +52,14 @@ type StartCall func(ctx context.Context, id string, live func(*frames.Frame), do
 // ErrDrained says that a run was left where another process can go on with it.
 var ErrDrained = errors.New("the run was left for another process")
 
+// ErrParked says that the run cannot go on before somebody outside of the mesh
+// acts: who has its calls, or who is its model.
+var ErrParked = errors.New("the run waits for somebody outside of the mesh")
+
+// ErrRecorded is the journal's error for a result of a call that somebody outside
+// answered first: nothing was kept. Compare with errors.Is.
+var ErrRecorded error = frames.NewError(frames.CodeConflict, "the call has a result already").WithReason("recorded")
+
 // TickEach is how often a run says that it goes on.
 const TickEach = 5 * time.Second
 
@@ -58,7 +70,8 @@ type Config struct {
 	// Elapsed is how much of the run's MaxDuration went before.
 	Elapsed time.Duration
 
-	// Model, Tools and Journal are required.
+	// Model, Tools and Journal are required; without a Model the run ends with
+	// ErrParked where it would ask one.
 	Model   Model
 	Tools   Tools
 	Journal Journal
@@ -105,8 +118,14 @@ type Runner struct {
 
 	drainOnce sync.Once
 	draining  chan struct{}
+
+	// recorded are results that the journal learned of first.
+	mu       sync.Mutex
+	recorded []settled
+	told     chan struct{}
 }
 
+// settled is the result of a call; nil says that it was handed over.
 type settled struct {
 	id     string
 	result *frames.ToolResult
@@ -116,7 +135,20 @@ type settled struct {
 func New(cfg Config) *Runner {
 	return &Runner{
 		cfg: cfg.withDefaults(), machine: NewMachine(cfg.Params, cfg.Start),
-		stopping: make(chan struct{}), draining: make(chan struct{}),
+		stopping: make(chan struct{}), draining: make(chan struct{}), told: make(chan struct{}, 1),
+	}
+}
+
+// Recorded tells the run of the result of a call in the hands of somebody outside,
+// which the journal has already. It may be called from any goroutine and does not
+// block; of a call that is not open it changes nothing.
+func (r *Runner) Recorded(id string, res *frames.ToolResult) {
+	r.mu.Lock()
+	r.recorded = append(r.recorded, settled{id, res})
+	r.mu.Unlock()
+	select {
+	case r.told <- struct{}{}:
+	default: // it will look
 	}
 }
 
@@ -186,8 +218,19 @@ func (r *Runner) Run(ctx context.Context) (End, error) {
 			if err := r.wait(ctx); err != nil {
 				return End{}, err
 			}
+		case Park:
+			if done, err := r.takeRecorded(ctx); err != nil || !done {
+				return End{}, parked(err)
+			}
 		}
 	}
+}
+
+func parked(err error) error {
+	if err == nil {
+		return ErrParked
+	}
+	return err
 }
 
 // tick shows that the run goes on until the function it gives is called.
@@ -236,7 +279,7 @@ func (r *Runner) resume(ctx context.Context) error {
 // results never block.
 func (r *Runner) open(n int, stream string) {
 	r.stream = stream
-	r.results = make(chan settled, n)
+	r.results = make(chan settled, 2*n) // handed over, and a result
 	r.cancels = make(map[string]func(error), n)
 }
 
@@ -272,8 +315,11 @@ func (r *Runner) commit(ctx context.Context, c *Commit) error {
 
 // ask streams one model request and commits its answer.
 func (r *Runner) ask(ctx context.Context) error {
-	if r.drained() {
+	switch {
+	case r.drained():
 		return ErrDrained
+	case r.cfg.Model == nil:
+		return ErrParked
 	}
 	stream := r.cfg.Stream(r.machine.Used().Rounds)
 	turn, err := r.request(ctx, stream)
@@ -283,14 +329,14 @@ func (r *Runner) ask(ctx context.Context) error {
 	case r.stopped():
 		return nil // what came is given up
 	case err != nil:
-		return r.commit(ctx, r.machine.Failed(err))
+		return r.commit(ctx, r.machine.Failed(err, turn.Stop.Usage))
 	case r.drained() && len(turn.Calls) > 0:
 		return ErrDrained // they would wait for another process, which asks the model again
 	}
 	r.open(len(turn.Calls), stream)
 	err = r.commit(ctx, r.machine.Answer(turn, r.prepare))
 	if frames.CodeOf(err) == frames.CodeTooLarge {
-		err = r.commit(ctx, r.machine.Failed(err))
+		err = r.commit(ctx, r.machine.Failed(err, turn.Stop.Usage))
 	}
 	return err
 }
@@ -387,8 +433,10 @@ func (r *Runner) wait(ctx context.Context) error {
 	}
 	select {
 	case s := <-r.results:
-		delete(r.cancels, s.id)
 		return r.settle(ctx, s)
+	case <-r.told:
+		_, err := r.takeRecorded(ctx)
+		return err
 	case <-stopping:
 		return nil
 	case <-ctx.Done():
@@ -398,14 +446,46 @@ func (r *Runner) wait(ctx context.Context) error {
 
 // settle commits a result; one that the journal has no room for is answered TOO_LARGE.
 func (r *Runner) settle(ctx context.Context, s settled) error {
+	if s.result == nil {
+		r.machine.HandedOver(s.id)
+		return nil
+	}
+	delete(r.cancels, s.id)
 	c := r.machine.Result(s.id, s.result)
 	if c == nil {
 		return nil // not the first
 	}
 	err := r.commit(ctx, c)
+	if errors.Is(err, ErrRecorded) {
+		return nil // it comes by Recorded
+	}
 	if e := frames.AsError(err); e != nil && e.Code == frames.CodeTooLarge {
 		e = e.With(func(e *frames.Error) { e.Effect = frames.EffectDone })
 		return r.commit(ctx, r.machine.Result(s.id, &frames.ToolResult{Err: e}))
 	}
 	return err
+}
+
+// takeRecorded commits what follows from results that the journal has already;
+// done is false where there were none.
+func (r *Runner) takeRecorded(ctx context.Context) (done bool, err error) {
+	r.mu.Lock()
+	all := r.recorded
+	r.recorded = nil
+	r.mu.Unlock()
+	for _, s := range all {
+		c := r.machine.Recorded(s.id, s.result)
+		if c == nil {
+			continue
+		}
+		if cancel := r.cancels[s.id]; cancel != nil {
+			cancel(ErrRecorded)
+			delete(r.cancels, s.id)
+		}
+		if err := r.commit(ctx, c); err != nil {
+			return true, err
+		}
+		done = true
+	}
+	return done, nil
 }

@@ -37,7 +37,8 @@ type Identity struct {
 }
 
 // DefaultIdentities lists who may connect to every embedded server: one
-// identity for each role, the laptop's caller "me" and its tool identity "local".
+// identity for each role, the laptop's caller "me", its tool identity "local", and
+// "manifest" for tools that are declared in files.
 func DefaultIdentities() []Identity {
 	return []Identity{
 		{"router", []Role{RoleRouter}},
@@ -49,6 +50,7 @@ func DefaultIdentities() []Identity {
 		{"observer", []Role{RoleObserver}},
 		{"me", []Role{RoleClient, RoleOperator, RoleApprover}},
 		{"local", []Role{RoleTool}},
+		{"manifest", []Role{RoleTool}},
 		{"hook", []Role{RoleHook}},
 	}
 }

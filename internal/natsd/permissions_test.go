@@ -21,9 +21,9 @@ type access struct {
 }
 
 const (
-	everyone    = "router loop harness llm dispatcher admin observer me local hook alice other"
-	services    = "router loop harness llm dispatcher local hook other"
-	answering   = "router loop harness llm local hook other"
+	everyone    = "router loop harness llm dispatcher admin observer me local manifest hook alice other"
+	services    = "router loop harness llm dispatcher local manifest hook other"
+	answering   = "router loop harness llm local manifest hook other"
 	dispatchers = "router loop dispatcher"
 )
 
@@ -127,9 +127,9 @@ var subscribing = []access{
 	{"wb.inst.local.i1.*", "local"},
 	{"wb.inst.loop.i1", "loop"},
 	{"wb.inst.>", ""},
-	{"wb.describe", "local other"},
-	{"wb.ctl.tool.echo", "local other"},
-	{"wb.tool.echo wb", "local other"},
+	{"wb.describe", "local manifest other"},
+	{"wb.ctl.tool.echo", "local manifest other"},
+	{"wb.tool.echo wb", "local manifest other"},
 	{"wb.tool.echo", ""},
 	{"wb.rec.*.*.*.*", "router loop"},
 	{"wb.live.*.*.*.*", "router loop"},

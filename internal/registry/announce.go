@@ -20,6 +20,9 @@ const (
 	// maxDeclaration is how many bytes a declaration may have, with all that an
 	// application added to it: a list has to fit into messages.
 	maxDeclaration = 256 << 10
+	// maxSkipped and maxSkippedText bound what an instance says that it skips.
+	maxSkipped     = 32
+	maxSkippedText = 1 << 10
 )
 
 // heard are the subjects that spoke while the stream was being read: what they
@@ -176,7 +179,7 @@ func (r *Registry) signs(subject string, data []byte, at time.Time) []sign {
 				said = append(said, s)
 			}
 		case len(tokens) == 3 && f.Type == frames.TypeMeta:
-			said = append(said, sign{from: from, at: at, kind: lives, tools: named(f)})
+			said = append(said, sign{from: from, at: at, kind: lives, tools: named(f), skipped: skipped(f, from)})
 		case len(tokens) == 3 && f.Type == frames.TypeEnd:
 			said = append(said, sign{from: from, at: at, kind: ends})
 		}
@@ -191,6 +194,23 @@ func named(f *frames.Frame) []string {
 		names = append(names, name)
 	}
 	return names
+}
+
+// skipped gives what a sign of life says that the instance cannot take tools from,
+// in the shape of a tool that is refused.
+func skipped(f *frames.Frame, from Instance) []*Tool {
+	var out []*Tool
+	for item := range f.Content.Lookup("skipped").Items() {
+		source, _ := item.Lookup("source").Text()
+		reason, _ := item.Lookup("reason").Text()
+		if len(out) == maxSkipped || source == "" || len(source)+len(reason) > maxSkippedText {
+			continue
+		}
+		d := &frames.Declaration{Name: source, Description: reason, Identity: from.Identity, Instance: from.ID}
+		_ = d.Check() // for its defaults; what is skipped need not have the name of a tool
+		out = append(out, &Tool{Declaration: d, Refused: frames.NewError(frames.CodeValidationInput, "%s", reason).WithReason("skipped")})
+	}
+	return out
 }
 
 // declaration reads a DESCRIPTION of the tool; ok is false where there is not

@@ -29,6 +29,8 @@ type sign struct {
 	since time.Time
 	// tools are those that a sign of life names.
 	tools []string
+	// skipped is what a sign of life names that the instance takes no tools from.
+	skipped []*Tool
 }
 
 type signKind uint8
@@ -47,6 +49,7 @@ type instance struct {
 	drained time.Time
 	tools   map[string]*declared
 	refused map[string]*Tool
+	skipped []*Tool
 	// asked are tools that it named and that were looked for once.
 	asked map[string]bool
 }
@@ -170,6 +173,7 @@ func (c *catalogue) take(s *sign, ch *changes) (missing bool) {
 	switch {
 	case in == nil:
 	case s.kind == lives:
+		in.skipped = s.skipped
 		return in.lacks(s.tools)
 	case s.kind == ends:
 		in.drained = s.at

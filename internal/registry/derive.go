@@ -74,7 +74,8 @@ func (c *catalogue) lose(name string) {
 }
 
 // refusals lists what cannot be called: declarations that break the protocol,
-// and those of names that belong to another identity. Sorted.
+// what instances cannot take tools from, and declarations of names that belong to
+// another identity. Sorted.
 func (c *catalogue) refusals() []*Tool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -84,6 +85,7 @@ func (c *catalogue) refusals() []*Tool {
 		for _, name := range slices.Sorted(maps.Keys(in.refused)) {
 			out = append(out, in.refused[name])
 		}
+		out = append(out, in.skipped...)
 		for _, name := range slices.Sorted(maps.Keys(in.tools)) {
 			if owner := c.owners[name]; owner != in.Identity {
 				out = append(out, &Tool{Declaration: in.tools[name].Declaration, Refused: conflict(name, owner)})

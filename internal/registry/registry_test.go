@@ -149,6 +149,38 @@ func TestRefusedAnnouncements(t *testing.T) {
 	})
 }
 
+// What a service cannot take tools from is shown until its next sign of life says
+// otherwise, or the service is gone.
+//
+// contract: S37
+func TestWhatAServiceSkipsIsShown(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.announcer("local", "a")
+		say := func(skipped ...any) {
+			a.publish(a.conn.Announce("local", "a"), frames.Meta(map[string]any{"alive": true, "skipped": skipped}))
+			a.flush()
+		}
+		item := func(source, reason string) any { return map[string]any{"source": source, "reason": reason} }
+		say(item("tools/b.yaml", "line 3: what is this"), item("", "nameless"), item("x", strings.Repeat("x", 2000)), "no map")
+		refused := r.Refused()
+		if len(refused) != 1 || refused[0].Name != "tools/b.yaml" || r.Check(refused[0]).Message != "line 3: what is this" {
+			t.Fatalf("refused: %+v", refused)
+		}
+		want(t, "no tool", r.shows("tools/b.yaml"), "")
+		var many []any
+		for range 50 {
+			many = append(many, item("many", "y"))
+		}
+		say(many...)
+		want(t, "bounded", len(r.Refused()), 32)
+		say()
+		want(t, "mended", len(r.Refused()), 0)
+		say(item("b", "z"))
+		time.Sleep(time.Minute)
+		want(t, "gone", len(r.Refused()), 0)
+	})
+}
+
 // A schema is compiled when somebody asks, and is no reason to fail for the rest.
 func TestSchemaThatDoesNotCompile(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

@@ -73,16 +73,16 @@ func decode(data []byte) (e Entry, ok bool) {
 }
 
 // Frames gives the entry's durable frames, numbered. They follow from the entry
-// alone: published again, they are the same bytes. There is at least one, so
-// that a reader sees by entry and part that it has them all.
+// alone: published again, they are the same bytes. There is at least one, META
+// {applied}, so that a reader sees by entry and part that it has them all.
 func (e *Entry) Frames() []frames.Frame {
 	var out []frames.Frame
 	for i := range e.Changes {
 		out = append(out, e.Changes[i].frames()...)
 	}
 	if len(out) == 0 {
-		c := e.State.stateChange()
-		out = c.frames()
+		out = []frames.Frame{frames.Meta(frames.Fields{{Key: "applied", Value: frames.Value(e.N)}})}
+		out[0].Epoch = e.State.Epoch
 	}
 	for i := range out {
 		f := &out[i]

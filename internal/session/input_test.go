@@ -26,7 +26,7 @@ func TestBeforeStart(t *testing.T) {
 	l := newLife(t)
 	same(t, l.input(frames.Start()),
 		"ERROR CONFLICT: Workspace not configured. Send PARAM(workspace, path) first. for in1")
-	same(t, l.input(frames.Param("workspace", "demo")), "state idle 0")
+	same(t, l.input(frames.Param("workspace", "demo")), "meta")
 	same(t, l.input(frames.Start()),
 		"ERROR CONFLICT: Task not configured. Send PARAM(task, description) first. for in3")
 	for i, f := range []frames.Frame{
@@ -136,7 +136,7 @@ func TestQueue(t *testing.T) {
 	l := started(t)
 	l.input(frames.Text("0"))
 	for i := range session.MaxQueued {
-		same(t, l.input(frames.Text(strconv.Itoa(i+1))), "state thinking 1")
+		same(t, l.input(frames.Text(strconv.Itoa(i+1))), "meta")
 	}
 	same(t, l.input(frames.Text("over")), "ERROR BUSY: 16 texts wait for the running turn already for in22")
 	o := l.take("o")
@@ -173,7 +173,7 @@ func TestEndAndAfter(t *testing.T) {
 	}
 }
 
-// contract: G34, G37, B55
+// contract: G34, G37, B55, A30
 // case: WS-L03
 func TestEndIsHeld(t *testing.T) {
 	t.Parallel()
@@ -188,8 +188,8 @@ func TestEndIsHeld(t *testing.T) {
 		l := started(t)
 		l.input(frames.Text("go"))
 		o := l.take("o")
-		same(t, l.input(frames.End("")), "state thinking 1")
-		same(t, l.input(frames.End("")), "state thinking 1")
+		same(t, l.input(frames.End("")), "meta")
+		same(t, l.input(frames.End("")), "meta")
 		same(t, l.input(frames.Text("late")), "ERROR CONFLICT: the session closes when its turn is over for in8")
 		fs := l.must(func(s *session.State) ([]session.Change, error) { return s.EndTurn(o, c.reason, c.err) })
 		want := []string{"state " + c.status + " 1", "END " + c.end}
@@ -213,15 +213,15 @@ func TestHeldEndWaitsForQueue(t *testing.T) {
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	l := started(t)
-	same(t, l.input(frames.NewFrame(frames.TypeCancel, nil)), "state idle 0") // nothing runs
+	same(t, l.input(frames.NewFrame(frames.TypeCancel, nil)), "meta") // nothing runs
 	l.input(frames.Text("one"))
 	first := l.state().Epoch
-	same(t, l.input(frames.Text("two")), "state thinking 1")
+	same(t, l.input(frames.Text("two")), "meta")
 	// Nobody has taken the turn: it ends at once, and the next begins.
 	same(t, l.input(frames.NewFrame(frames.TypeCancel, map[string]any{"epoch": first})),
 		"state idle 1", "user: two", "state thinking 2")
 	// The same again means the turn that is over.
-	same(t, l.input(frames.NewFrame(frames.TypeCancel, map[string]any{"epoch": first})), "state thinking 2")
+	same(t, l.input(frames.NewFrame(frames.TypeCancel, map[string]any{"epoch": first})), "meta")
 	same(t, l.input(frames.NewFrame(frames.TypeCancel, map[string]any{"epoch": 99})),
 		"ERROR CONFLICT: no turn has had epoch 99, the newest is 2 for in10")
 	same(t, l.input(frames.Cancel("c1", "tool")),
@@ -229,7 +229,7 @@ func TestCancel(t *testing.T) {
 	// With an owner it is the owner that ends the turn; each epoch of the turn means it.
 	begun := l.state().Epoch
 	o := l.take("o")
-	same(t, l.input(frames.NewFrame(frames.TypeCancel, map[string]any{"epoch": begun})), "state thinking 2")
+	same(t, l.input(frames.NewFrame(frames.TypeCancel, map[string]any{"epoch": begun})), "meta")
 	if !l.state().Cancel {
 		t.Fatal("the owner is not told")
 	}
@@ -247,7 +247,7 @@ func TestAbort(t *testing.T) {
 	o := l.take("o")
 	calls := l.assistant(o, "a", "b")
 	l.input(frames.Text("two"), frames.End(""))
-	same(t, l.input(frames.Abort()), "state executing 1")
+	same(t, l.input(frames.Abort()), "meta")
 	if s := l.state(); !s.Cancel || s.Close != frames.EndCancelled {
 		t.Fatalf("cancel %v, close %q", s.Cancel, s.Close)
 	}
@@ -266,8 +266,8 @@ func TestRepeatedFrames(t *testing.T) {
 	l := started(t)
 	text := frames.Text("one", frames.WithID("t1"))
 	same(t, l.input(text), "user: one", "state thinking 1")
-	same(t, l.input(text), "state thinking 1")
-	same(t, l.input(frames.Text("two", frames.WithID("t2")), text), "state thinking 1")
+	same(t, l.input(text), "meta")
+	same(t, l.input(frames.Text("two", frames.WithID("t2")), text), "meta")
 	if q := l.state().Queued; len(q) != 1 || q[0].Text != "two" {
 		t.Errorf("queued %v", q)
 	}

@@ -18,13 +18,16 @@ var (
 type Revision struct {
 	Number uint64
 	Data   []byte
+	// Deadline is that of the state, so that who looks for sessions whose time is
+	// over need not read them. It is written, and read by [Store.Deadlines] only.
+	Deadline int64
 }
 
 // Log keeps the revisions of keys. [Open] and [NewMemory] give one.
 type Log interface {
-	// Append writes a revision of a key whose last revision is last, 0 for none,
+	// Append writes a revision of a key whose last revision is r.Number, 0 for none,
 	// and gives its number. After any error but ErrUnknown nothing was written.
-	Append(ctx context.Context, key Key, data []byte, last uint64) (uint64, error)
+	Append(ctx context.Context, key Key, r Revision) (uint64, error)
 	// Last gives a key's newest revision; its number is 0 where there is none.
 	Last(ctx context.Context, key Key) (Revision, error)
 	// Read gives a key's revisions from the number on, oldest first, up to the

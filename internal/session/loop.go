@@ -1,6 +1,8 @@
 package session
 
 import (
+	"time"
+
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
 )
@@ -173,24 +175,65 @@ func (s *State) endTurn(reason string, err error) []Change {
 	return append([]Change{said}, s.turnOver(reason)...)
 }
 
+// Prepared commits how a fresh call is run, before it is dispatched.
+func (s *State) Prepared(owner Owner, call PendingCall) ([]Change, error) {
+	if err := s.ownedIn(owner, Executing); err != nil {
+		return nil, err
+	}
+	i := s.pending(call.ID)
+	if i < 0 || !s.Pending[i].Fresh {
+		return nil, frames.NewError(frames.CodeConflict, "call %s was prepared before", call.ID)
+	}
+	p := &s.Pending[i]
+	p.Fresh, p.Identity, p.Replay, p.Outside = false, call.Identity, call.Replay, call.Outside
+	return nil, nil
+}
+
+// Waits reports whether the call has no result yet.
+func (s *State) Waits(callID string) bool { return s.pending(callID) >= 0 }
+
+// FailedRequest counts a model request that brought no answer, and what it used.
+func (s *State) FailedRequest(owner Owner, used provider.Usage) ([]Change, error) {
+	if err := s.ownedIn(owner, Thinking); err != nil {
+		return nil, err
+	}
+	s.Usage.Usage = s.Usage.Add(used)
+	s.Usage.Requests++
+	s.Usage.Failed++
+	return s.usageChange(s.StreamID(), used), nil
+}
+
+// Lease is how long a call in a client's hands may take.
+type Lease struct {
+	// Until is when it times out, of the Timeout that it had.
+	Until   time.Time
+	Timeout time.Duration
+}
+
 // Release gives the session up; job is the sequence in WB_RUN of the job that
 // the owner then acknowledges. A session whose pending calls are all for clients
-// becomes waiting. CONFLICT says that there is work again: the owner goes on.
-// A closed session has no owner, and nothing changes.
-func (s *State) Release(owner Owner, job uint64) ([]Change, error) {
+// becomes waiting, for as long as the leases of the calls say; those without one
+// have no end. CONFLICT says that there is work again: the owner goes on. A closed
+// session has no owner, and nothing changes.
+func (s *State) Release(owner Owner, job uint64, leases map[string]Lease) ([]Change, error) {
 	if s.Status.Final() {
 		return nil, nil
 	}
 	if err := s.owned(owner); err != nil {
 		return nil, err
 	}
-	waits := s.Status == Executing && s.allOutside()
+	waits := s.Status == Executing && s.allOutside() && !s.Cancel
 	if s.Work() && !waits {
 		return nil, frames.NewError(frames.CodeConflict, "the session has work, it is %s", s.Status)
 	}
 	s.Owner, s.Job = nil, job
 	if !waits {
 		return nil, nil
+	}
+	for i := range s.Pending {
+		if l, ok := leases[s.Pending[i].ID]; ok {
+			s.Pending[i].Deadline, s.Pending[i].Timeout = l.Until.UnixMilli(), l.Timeout.Milliseconds()
+		}
 	}
 	s.Status = Waiting
 	return []Change{s.stateChange()}, nil

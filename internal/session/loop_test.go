@@ -181,7 +181,7 @@ func oldMoves(old session.Owner, call string) map[string]session.Transition {
 		},
 		"NextRound": func(s *session.State) ([]session.Change, error) { return s.NextRound(old) },
 		"EndTurn":   func(s *session.State) ([]session.Change, error) { return s.EndTurn(old, frames.EndCompleted, nil) },
-		"Release":   func(s *session.State) ([]session.Change, error) { return s.Release(old, 1) },
+		"Release":   func(s *session.State) ([]session.Change, error) { return s.Release(old, 1, nil) },
 	}
 }
 
@@ -202,7 +202,7 @@ func TestRelease(t *testing.T) {
 	l := started(t)
 	l.input(frames.Text("go"))
 	o := l.take("o")
-	release := func(s *session.State) ([]session.Change, error) { return s.Release(o, 42) }
+	release := func(s *session.State) ([]session.Change, error) { return s.Release(o, 42, nil) }
 	if _, _, err := l.do(release); frames.CodeOf(err) != frames.CodeConflict {
 		t.Errorf("released with work to do: %v", err)
 	}
@@ -211,7 +211,7 @@ func TestRelease(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		gone, err := s.Release(o, 42)
+		gone, err := s.Release(o, 42, nil)
 		return append(over, gone...), err
 	})
 	same(t, fs, "assistant: ok", "state idle 1")
@@ -234,7 +234,7 @@ func TestWaitingForClients(t *testing.T) {
 	l.input(frames.Text("go"))
 	o := l.take("o")
 	ids := l.assistant(o, "own_1", "read")
-	release := func(s *session.State) ([]session.Change, error) { return s.Release(o, 1) }
+	release := func(s *session.State) ([]session.Change, error) { return s.Release(o, 1, nil) }
 	if _, _, err := l.do(release); frames.CodeOf(err) != frames.CodeConflict {
 		t.Errorf("released while the mesh runs a call: %v", err)
 	}
@@ -246,7 +246,7 @@ func TestWaitingForClients(t *testing.T) {
 		t.Error("waiting is work")
 	}
 	same(t, l.input(frames.Result(&frames.ToolResult{Result: []byte("7")}, frames.WithCall(ids[0], "own_1"))),
-		"result "+ids[0]+" 7", "progress tool-completed", "state thinking 1")
+		"result "+ids[0]+" 7", "progress tool-completed", "state executing 1") // a loop closes the round
 	if !l.state().Work() {
 		t.Error("no work after the last result")
 	}

@@ -19,17 +19,17 @@ var _ Log = (*Memory)(nil)
 func NewMemory() *Memory { return &Memory{keys: map[Key][]Revision{}} }
 
 // Append implements [Log].
-func (m *Memory) Append(ctx context.Context, key Key, data []byte, last uint64) (uint64, error) {
+func (m *Memory) Append(ctx context.Context, key Key, r Revision) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.last(key).Number != last {
+	if m.last(key).Number != r.Number {
 		return 0, ErrStale
 	}
 	m.next++
-	m.keys[key] = append(m.keys[key], Revision{m.next, slices.Clone(data)})
+	m.keys[key] = append(m.keys[key], Revision{m.next, slices.Clone(r.Data), r.Deadline})
 	return m.next, nil
 }
 

@@ -9,12 +9,25 @@ import (
 
 // ToolMessage gives what a model sees of a TOOL_RESULT's content.
 func ToolMessage(callID string, content frames.Raw) provider.Message {
+	return provider.ToolMessage(callID, toolResult(content))
+}
+
+func toolResult(content frames.Raw) *frames.ToolResult {
 	f := frames.NewFrame(frames.TypeToolResult, content)
 	r, err := f.Result()
 	if err != nil {
 		r = &frames.ToolResult{Err: frames.AsError(err)}
 	}
-	return provider.ToolMessage(callID, r)
+	return r
+}
+
+// results puts the results of calls that an entry holds into the map.
+func (e *Entry) results(into map[string]*frames.ToolResult) {
+	for i := range e.Changes {
+		if c := &e.Changes[i]; c.Kind == ChangeResult {
+			into[c.CallID] = toolResult(c.Result)
+		}
+	}
 }
 
 // Messages gives what an entry appends to the history, results in the order
@@ -51,9 +64,12 @@ type conversation struct {
 	// the tool messages that came for them so far.
 	calls   []provider.Call
 	results []provider.Message
+	// open are the same, as they were given.
+	open map[string]*frames.ToolResult
 }
 
 func (c *conversation) add(e *Entry) {
+	defer func() { e.results(c.open) }()
 	for _, m := range e.Messages() {
 		if m.Role == provider.RoleTool {
 			c.results = append(c.results, m)
@@ -61,7 +77,7 @@ func (c *conversation) add(e *Entry) {
 		}
 		c.flush()
 		c.out = append(c.out, m)
-		c.calls = m.Calls
+		c.calls, c.open = m.Calls, map[string]*frames.ToolResult{}
 	}
 }
 

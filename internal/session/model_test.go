@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -128,7 +129,37 @@ func (m *machine) interrupt(t *rapid.T) {
 
 func (m *machine) release(t *rapid.T) {
 	o := m.owner()
-	m.attempt(t, func(s *session.State) ([]session.Change, error) { return s.Release(o, 1) })
+	leases := map[string]session.Lease{}
+	for _, c := range m.state().Pending {
+		if rapid.Bool().Draw(t, "leased") {
+			leases[c.ID] = session.Lease{Until: clock.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "lease")) * time.Hour), Timeout: time.Hour}
+		}
+	}
+	m.attempt(t, func(s *session.State) ([]session.Change, error) { return s.Release(o, 1, leases) })
+}
+
+// expire lets hours go by: exactly the calls whose time is over get a result.
+func (m *machine) expire(t *rapid.T) {
+	now := clock.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "now")) * time.Hour)
+	before := m.state()
+	m.attempt(t, func(s *session.State) ([]session.Change, error) { return s.Expire(now), nil })
+	for _, c := range before.Pending {
+		over := before.Status == session.Waiting && c.Deadline != 0 && c.Deadline <= now.UnixMilli()
+		if waits := m.state().Waits(c.ID); waits == over {
+			t.Fatalf("call %s with the deadline %d waits %v at %d", c.ID, c.Deadline, waits, now.UnixMilli())
+		}
+	}
+}
+
+// respond is what a model outside says.
+func (m *machine) respond(t *rapid.T) {
+	m.input(response("so", slices.Repeat([]any{map[string]any{"tool": "x"}}, rapid.IntRange(0, 2).Draw(t, "calls"))...))
+}
+
+func (m *machine) prepared(t *rapid.T) {
+	o, id := m.owner(), m.call(t)
+	call := session.PendingCall{ID: id, Identity: "local", Outside: rapid.Bool().Draw(t, "outside")}
+	m.attempt(t, func(s *session.State) ([]session.Change, error) { return s.Prepared(o, call) })
 }
 
 // zombie lets an owner that lost the session try each of its moves.
@@ -183,6 +214,10 @@ func (m *machine) checkState(t *rapid.T, s *session.State) {
 		t.Fatalf("waiting for nobody: owner %v", s.Owner)
 	case s.CurrentTurn > s.MaxTurns:
 		t.Fatalf("turn %d of %d", s.CurrentTurn, s.MaxTurns)
+	case s.Cancel && s.Owner == nil:
+		t.Fatal("nobody is there to end the turn")
+	case s.Status.Running() && s.Owner == nil && !s.Work() && s.Status != session.Waiting && s.Model() != "":
+		t.Fatalf("%s, and nobody has to go on", s.Status)
 	case s.Status.Running() != (s.Reason == "") && s.CurrentTurn > 0:
 		t.Fatalf("%s with reason %q", s.Status, s.Reason)
 	}
@@ -318,13 +353,21 @@ func TestAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{calls: map[string]int{}}
 		m.t = t
-		m.input(frames.Param("workspace", "w"), frames.Param("task", "t"), frames.Param("model", "a/b"),
-			frames.Param("maxTurns", rapid.IntRange(1, 6).Draw(t, "maxTurns")), frames.Start())
+		begin := []frames.Frame{frames.Param("workspace", "w"), frames.Param("task", "t"),
+			frames.Param("maxTurns", rapid.IntRange(1, 6).Draw(t, "maxTurns"))}
+		switch rapid.SampledFrom([]string{"mesh", "mesh", "outside", "client"}).Draw(t, "model") {
+		case "mesh":
+			begin = append(begin, frames.Param("model", "a/b"))
+		case "client":
+			begin = append(begin, frames.Param("toolExecution", "client"))
+		}
+		m.input(append(begin, frames.Start())...)
 		t.Repeat(map[string]func(*rapid.T){
 			"say": m.say, "sayMore": m.say, "sayAgain": m.sayAgain,
 			"take": m.take, "assistant": m.assistant, "answer": m.assistant,
 			"result": m.result, "resultMore": m.result, "resultAgain": m.result, "clientResult": m.clientResult,
 			"nextRound": m.nextRound, "endTurn": m.endTurn, "interrupt": m.interrupt, "release": m.release,
+			"expire": m.expire, "respond": m.respond, "respondMore": m.respond, "prepared": m.prepared,
 			"zombie": m.zombie, "cancelEpoch": m.cancelEpoch,
 			"cancel": m.control(func() frames.Frame { return frames.NewFrame(frames.TypeCancel, nil) }),
 			"param":  m.control(func() frames.Frame { return frames.Param("temperature", 1) }),

@@ -3,6 +3,7 @@ package session
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
@@ -47,11 +48,14 @@ func (s *State) response(c frames.Raw) ([]Change, error) {
 	if len(a.Calls) == 0 {
 		return append(s.answer(a), s.turnOver(frames.EndCompleted)...), nil
 	}
-	if s.text(paramToolExecution) != executionClient {
-		return nil, conflict("calls of a model outside run where PARAM toolExecution is %q only", executionClient)
+	byClient := s.text(paramToolExecution) == executionClient
+	for i := range a.Calls {
+		a.Calls[i].Outside, a.Calls[i].Fresh = byClient, !byClient
 	}
 	changes := s.answer(a)
-	s.Status = Waiting
+	if byClient {
+		s.Status = Waiting
+	}
 	return append(changes, s.stateChange()), nil
 }
 
@@ -67,7 +71,7 @@ func responseOf(c frames.Raw) (Answer, error) {
 			return Answer{}, err
 		}
 		a.Message.Calls = append(a.Message.Calls, call)
-		a.Calls = append(a.Calls, PendingCall{ModelID: call.ModelID, Outside: true})
+		a.Calls = append(a.Calls, PendingCall{ModelID: call.ModelID})
 	}
 	return a, nil
 }
@@ -135,10 +139,49 @@ func (s *State) outsideResult(id string, content frames.Raw) ([]Change, error) {
 	clean := frames.Result(result)
 	done := s.takeResult(i, Outcome{Content: clean.Content})
 	changes := []Change{done, s.frameChange(completedFrame(done.CallID, result))}
-	if len(s.Pending) == 0 && s.Owner == nil {
-		changes = append(changes, s.nextRound()...)
+	return append(changes, s.outsideDone()...), nil
+}
+
+// outsideDone goes on once a session that waited has its results: its model
+// outside is asked, or a loop closes the round.
+func (s *State) outsideDone() []Change {
+	switch {
+	case s.Status != Waiting || len(s.Pending) > 0:
+		return nil
+	case s.Model() == "":
+		return s.nextRound()
 	}
-	return changes, nil
+	s.Status = Executing
+	return []Change{s.stateChange()}
+}
+
+// Deadline is the first time at which a call times out that the session waits
+// for, in milliseconds since 1970; 0 where none does.
+func (s *State) Deadline() int64 {
+	var first int64
+	if s.Status != Waiting {
+		return 0
+	}
+	for _, c := range s.Pending {
+		if c.Deadline != 0 && (first == 0 || c.Deadline < first) {
+			first = c.Deadline
+		}
+	}
+	return first
+}
+
+// Expire gives the calls TIMEOUT whose time is over; of a session that waits for
+// none of them it changes nothing.
+func (s *State) Expire(now time.Time) []Change {
+	var changes []Change
+	for at := s.Deadline(); at != 0 && at <= now.UnixMilli(); at = s.Deadline() {
+		i := slices.IndexFunc(s.Pending, func(c PendingCall) bool { return c.Deadline == at })
+		c := s.Pending[i]
+		err := frames.Timeout(c.Name, time.Duration(c.Timeout)*time.Millisecond).WithReplay(c.Replay == frames.ReplaySafe)
+		changes = append(changes, s.takeResult(i, Outcome{Content: failed(err)}))
+		changes = append(changes, s.outsideDone()...)
+	}
+	return changes
 }
 
 // outsideCall finds a call that a client runs, by the id that the session gave

@@ -41,9 +41,9 @@ func TestDrivenFromOutside(t *testing.T) {
 
 func TestOutsideRefused(t *testing.T) {
 	t.Parallel()
-	mesh, idle, byMesh := started(t), outside(t), outside(t)
+	mesh, idle, open := started(t), outside(t), outside(t)
 	mesh.input(frames.Text("go"))
-	byMesh.input(frames.Text("go"))
+	open.input(frames.Text("go"))
 	for name, c := range map[string]struct {
 		l    *life
 		f    frames.Frame
@@ -51,8 +51,7 @@ func TestOutsideRefused(t *testing.T) {
 	}{
 		"a model drives it":     {mesh, response("x"), frames.CodeConflict},
 		"no turn runs":          {idle, response("x"), frames.CodeConflict},
-		"calls run by the mesh": {byMesh, response("x", map[string]any{"tool": "echo"}), frames.CodeConflict},
-		"a call without a name": {byMesh, response("x", map[string]any{"id": "1"}), frames.CodeValidationInput},
+		"a call without a name": {open, response("x", map[string]any{"id": "1"}), frames.CodeValidationInput},
 	} {
 		before := c.l.state().Status
 		fs := c.l.input(c.f)
@@ -68,6 +67,6 @@ func TestOutsideEndAndCancel(t *testing.T) {
 	l := outside(t, frames.Param("toolExecution", "client"))
 	l.input(frames.Text("go"))
 	l.input(response("", map[string]any{"tool": "echo"}))
-	same(t, l.input(frames.End("")), "state waiting 1")
+	same(t, l.input(frames.End("")), "meta")
 	same(t, l.input(frames.NewFrame(frames.TypeCancel, nil)), "result uid-3-0 CANCELLED", "state cancelled 1", "END cancelled")
 }

@@ -22,6 +22,8 @@ const (
 	paramSystemPrompt  = "systemPrompt"
 	paramToolExecution = "toolExecution"
 	paramApproval      = "approval"
+	paramTool          = "tool"
+	paramRegisterTool  = "register-tool" // the same
 )
 
 // setter checks a parameter's JSON value and puts it into the state.
@@ -44,6 +46,8 @@ func setterOf(key string) setter {
 		return kept(oneOf(executionMesh, executionClient))
 	case paramApproval:
 		return kept(oneOf("ask", "deny"))
+	case paramTool, paramRegisterTool:
+		return setTool
 	case paramMessages, paramSystemPrompt:
 		return beforeStart(kept(engine.CheckParam))
 	}
@@ -55,9 +59,6 @@ const (
 	executionMesh   = "mesh"
 	executionClient = "client"
 )
-
-// ownTools are keys that declare a tool of the client's own.
-var ownTools = [...]string{"tool", "register-tool"}
 
 const maxParamKey = 64
 
@@ -77,11 +78,6 @@ func (s *State) setParam(f *frames.Frame) error {
 }
 
 func checkKey(key string) error {
-	for _, own := range ownTools {
-		if key == own {
-			return invalid(key, "is not a parameter of this version, which runs the tools of the mesh only")
-		}
-	}
 	if key == "" || len(key) > maxParamKey {
 		return frames.NewError(frames.CodeValidationInput, "PARAM key of %d bytes, want 1 to %d", len(key), maxParamKey)
 	}

@@ -16,6 +16,8 @@ type reader struct {
 	// each subject instead.
 	next   uint64
 	newest bool
+	// headers leaves the data out.
+	headers bool
 
 	consumer jetstream.Consumer
 	// read counts what the consumer delivered, pending what it still has.
@@ -55,6 +57,7 @@ func (r *reader) open(ctx context.Context) error {
 		AckPolicy:         jetstream.AckNonePolicy,
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       r.next,
+		HeadersOnly:       r.headers,
 		InactiveThreshold: readerIdle,
 		MemoryStorage:     true,
 		Replicas:          1,

@@ -69,6 +69,12 @@ type PendingCall struct {
 	Replay   string `json:"replay,omitempty"`
 	// Outside says that a client answers the call, not the mesh.
 	Outside bool `json:"outside,omitempty"`
+	// Fresh says that no loop has prepared or started the call yet.
+	Fresh bool `json:"fresh,omitempty"`
+	// Deadline is when a call that a waiting session waits for times out, in
+	// milliseconds since 1970; 0 is never. Timeout is the time that it had.
+	Deadline int64 `json:"deadline,omitempty"`
+	Timeout  int64 `json:"timeoutMs,omitempty"`
 }
 
 // Queued is a user text that waits for the running turn to end.
@@ -80,8 +86,13 @@ type Queued struct {
 // Usage is a session's ledger: the sum over its model requests.
 type Usage struct {
 	provider.Usage
+	// Requests are model requests, Failed those of them that brought no answer;
+	// what a failed one said that it used is counted too.
 	Requests int64 `json:"requests"`
+	Failed   int64 `json:"failed,omitempty"`
 	Calls    int64 `json:"calls"`
+	// Tools is what tools say that they used of models themselves.
+	Tools provider.Usage `json:"tools,omitzero"`
 }
 
 // State is a session's state: what the head revision holds. It is at most
@@ -116,6 +127,9 @@ type State struct {
 	Cursor  uint64        `json:"cursor"`
 	Queued  []Queued      `json:"queued,omitempty"`
 	Pending []PendingCall `json:"pending,omitempty"`
+	// Own are the declarations of tools that clients serve for this session, as
+	// JSON, in the order in which they were declared.
+	Own []json.RawMessage `json:"own,omitempty"`
 	// Cancel asks the owner to end the current turn; Close, which is an END
 	// reason, to close the session as soon as the turns it waits for are over.
 	Cancel bool   `json:"cancel,omitempty"`
@@ -135,6 +149,7 @@ const (
 	MaxState        = 64 << 10
 	MaxQueued       = 16
 	MaxSeen         = 64
+	MaxOwn          = 32
 	DefaultMaxTurns = 100
 )
 
@@ -162,10 +177,10 @@ func (s *State) text(param string) string {
 	return v
 }
 
-// Work reports whether a loop has something to do: a turn runs, its model is on
-// the mesh, and it does not wait for somebody outside.
+// Work reports whether a loop has something to do: a turn runs, and it does not
+// wait for somebody outside, its model or a client; or its owner is to end it.
 func (s *State) Work() bool {
-	return (s.Status == Thinking || s.Status == Executing) && s.Model() != ""
+	return s.Status == Executing || s.Status == Thinking && (s.Model() != "" || s.Cancel)
 }
 
 // StreamID names the model request that comes next, on its live and its durable frames.
@@ -190,6 +205,7 @@ func (s *State) clone() State {
 	c.Queued = slices.Clone(s.Queued)
 	c.Pending = slices.Clone(s.Pending)
 	c.Seen = slices.Clone(s.Seen)
+	c.Own = slices.Clone(s.Own)
 	if s.Owner != nil {
 		owner := *s.Owner
 		c.Owner = &owner

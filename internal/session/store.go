@@ -173,7 +173,7 @@ func (w *writing) append(ctx context.Context, e Entry, last uint64) (head Head, 
 	if err != nil {
 		return Head{}, false, err
 	}
-	number, err := w.s.log.Append(ctx, w.key, data, last)
+	number, err := w.s.log.Append(ctx, w.key, Revision{last, data, e.State.Deadline()})
 	switch {
 	case err == nil:
 		return Head{e, number}, false, nil
@@ -226,12 +226,32 @@ func (s *Store) History(ctx context.Context, key Key, after uint64, limit int) (
 // results of a round in the order of its calls. Calls that are still pending
 // have none.
 func (s *Store) Messages(ctx context.Context, key Key) ([]provider.Message, error) {
+	messages, _, err := s.Conversation(ctx, key)
+	return messages, err
+}
+
+// Conversation gives a session's messages as [Store.Messages] does, and the results
+// of the last assistant message's calls, by their ids.
+func (s *Store) Conversation(ctx context.Context, key Key) ([]provider.Message, map[string]*frames.ToolResult, error) {
 	var c conversation
 	err := s.each(ctx, key, func(e *Entry, _ int) bool {
 		c.add(e)
 		return true
 	})
-	return c.messages(), err
+	return c.messages(), c.open, err
+}
+
+// Results gives the results of calls that entries from a revision on hold, by the
+// calls' ids.
+func (s *Store) Results(ctx context.Context, key Key, from uint64) (map[string]*frames.ToolResult, error) {
+	out := map[string]*frames.ToolResult{}
+	err := s.log.Read(ctx, key, from, func(r Revision) bool {
+		if e, ok := decode(r.Data); ok {
+			e.results(out)
+		}
+		return true
+	})
+	return out, err
 }
 
 // each reads a session's entries, with their sizes; NOT_FOUND where there are none.

@@ -27,7 +27,7 @@ func appendEntry(t tb, log session.Log, e session.Entry, last uint64) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	number, err := log.Append(context.Background(), key, data, last)
+	number, err := log.Append(context.Background(), key, session.Revision{Number: last, Data: data})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func both(t *testing.T, test func(t *testing.T, store *session.Store, put func(k
 			t.Helper()
 			last, err := log.Last(t.Context(), key)
 			if err == nil {
-				_, err = log.Append(t.Context(), key, []byte(data), last.Number)
+				_, err = log.Append(t.Context(), key, session.Revision{Number: last.Number, Data: []byte(data)})
 			}
 			if err != nil {
 				t.Fatal(err)

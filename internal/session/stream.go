@@ -50,17 +50,20 @@ func (l *streamLog) subject(key Key) string {
 	return assets.SessionSubject(l.prefix, key.Caller, key.SID)
 }
 
-func (l *streamLog) Append(ctx context.Context, key Key, data []byte, last uint64) (uint64, error) {
+func (l *streamLog) Append(ctx context.Context, key Key, r Revision) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
-	msg := &nats.Msg{Subject: l.subject(key), Data: data, Header: nats.Header{}}
-	msg.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
+	msg := &nats.Msg{Subject: l.subject(key), Data: r.Data, Header: nats.Header{}}
+	msg.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(r.Number, 10))
+	if r.Deadline != 0 {
+		msg.Header.Set(deadlineHeader, strconv.FormatInt(r.Deadline, 10))
+	}
 	ack, err := l.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
 	if err == nil {
 		return ack.Sequence, nil
 	}
 	if errors.Is(err, nats.ErrMaxPayload) {
-		return 0, frames.NewError(frames.CodeTooLarge, "entry of %d bytes, the server's max_payload is %d", len(data), l.js.Conn().MaxPayload())
+		return 0, frames.NewError(frames.CodeTooLarge, "entry of %d bytes, the server's max_payload is %d", len(r.Data), l.js.Conn().MaxPayload())
 	}
 	api, refused := errors.AsType[*jetstream.APIError](err)
 	switch {
@@ -82,7 +85,7 @@ func (l *streamLog) Last(ctx context.Context, key Key) (Revision, error) {
 	case err != nil:
 		return Revision{}, unreadable(key.SID, err)
 	}
-	return Revision{msg.Sequence, msg.Data}, nil
+	return Revision{Number: msg.Sequence, Data: msg.Data}, nil
 }
 
 func unreadable(what string, err error) error {
@@ -96,7 +99,7 @@ func (l *streamLog) Read(ctx context.Context, key Key, from uint64, fn func(Revi
 	}
 	r := reader{stream: l.stream, filter: l.subject(key), next: max(from, 1)}
 	return r.each(ctx, func(m jetstream.Msg, number uint64) bool {
-		return number <= last.Number && fn(Revision{number, m.Data()}) && number < last.Number
+		return number <= last.Number && fn(Revision{Number: number, Data: m.Data()}) && number < last.Number
 	})
 }
 
@@ -104,7 +107,7 @@ func (l *streamLog) Newest(ctx context.Context, caller string, fn func(Key, Revi
 	r := reader{stream: l.stream, filter: l.subject(Key{caller, "*"}), newest: true}
 	begin := l.subject(Key{caller, ""})
 	return r.each(ctx, func(m jetstream.Msg, number uint64) bool {
-		return fn(Key{caller, strings.TrimPrefix(m.Subject(), begin)}, Revision{number, m.Data()})
+		return fn(Key{caller, strings.TrimPrefix(m.Subject(), begin)}, Revision{Number: number, Data: m.Data()})
 	})
 }
 

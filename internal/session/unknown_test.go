@@ -22,14 +22,14 @@ type faulty struct {
 	blind int
 }
 
-func (f *faulty) Append(ctx context.Context, key session.Key, data []byte, last uint64) (uint64, error) {
+func (f *faulty) Append(ctx context.Context, key session.Key, r session.Revision) (uint64, error) {
 	if len(f.next) == 0 {
-		return f.Memory.Append(ctx, key, data, last)
+		return f.Memory.Append(ctx, key, r)
 	}
 	stands := f.next[0]
 	f.next = f.next[1:]
 	if stands {
-		if _, err := f.Memory.Append(ctx, key, data, last); err != nil {
+		if _, err := f.Memory.Append(ctx, key, r); err != nil {
 			return 0, err
 		}
 	}

@@ -3,15 +3,12 @@ package workspace
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os/exec"
 	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/weavebus/weavebus/internal/process"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -22,6 +19,18 @@ const (
 	// MaxCommandBytes is what Linux takes as one argument, less its last byte.
 	MaxCommandBytes = 128<<10 - 1
 )
+
+// Names of the output streams.
+const (
+	Stdout = process.Stdout
+	Stderr = process.Stderr
+)
+
+// Chunk is a piece of a running command's output.
+type Chunk = process.Chunk
+
+// CommandUser is who commands run as.
+type CommandUser = process.User
 
 var errCommandTime = errors.New("the command's time is up")
 
@@ -88,18 +97,13 @@ func (w *Workspace) RunCommand(ctx context.Context, c Command) (CommandResult, e
 	}
 	timed, cancel := context.WithTimeoutCause(ctx, c.timeout(), errCommandTime)
 	defer cancel()
-	begin := time.Now()
-	output := newLive(c.Output)
-	end, err := shell{w.shellCommand(c.Text), w.outputBytes, w.settle, output}.run(timed)
-	took := time.Since(begin)
-	output.close()
+	end, err := w.program(c).Run(timed)
 	if err != nil {
 		return CommandResult{}, cannotStart(err)
 	}
-	res := c.result(end)
-	res.DurationMs = took.Milliseconds()
-	res.TimedOut = end.stopped && errors.Is(timed.Err(), context.DeadlineExceeded)
-	return res, c.failure(timed, end, res)
+	res := c.result(&end)
+	res.TimedOut = end.Stopped && errors.Is(timed.Err(), context.DeadlineExceeded)
+	return res, c.failure(timed, &end, res)
 }
 
 // check refuses what cannot be run.
@@ -126,37 +130,34 @@ func (c Command) timeout() time.Duration {
 	return c.Timeout
 }
 
-// shellCommand is the child process for a command text.
-func (w *Workspace) shellCommand(text string) *exec.Cmd {
-	return &exec.Cmd{
-		Path: w.shell, Args: []string{w.shell, "-c", text},
-		Dir: w.dir, Env: w.env, SysProcAttr: processAttributes(w.user),
+// program is the shell for a command.
+func (w *Workspace) program(c Command) process.Program {
+	return process.Program{
+		Path: w.shell, Args: []string{"-c", c.Text}, Dir: w.dir, Env: w.env, User: w.user,
+		OutputBytes: w.outputBytes, Settle: w.settle, Output: c.Output,
 	}
 }
 
-func (c Command) result(end ending) CommandResult {
-	res := CommandResult{
+func (c Command) result(end *process.Ending) CommandResult {
+	out, errOut := end.Stdout, end.Stderr
+	return CommandResult{
 		Success: true, Command: c.Text,
-		Stdout: end.out.text, Stderr: end.errOut.text,
-		ExitCode:    end.status.ExitStatus(),
-		Truncated:   end.out.omitted+end.errOut.omitted > 0,
-		StdoutBytes: end.out.total, StderrBytes: end.errOut.total,
-		InvalidBytes:   end.out.invalid + end.errOut.invalid,
-		BackgroundLeft: end.left,
+		Stdout: out.Text, Stderr: errOut.Text,
+		ExitCode: end.ExitCode(), Signal: end.Signal(),
+		Truncated:   out.Omitted+errOut.Omitted > 0,
+		StdoutBytes: out.Total, StderrBytes: errOut.Total,
+		InvalidBytes:   out.Invalid + errOut.Invalid,
+		BackgroundLeft: end.Left,
+		DurationMs:     end.Took.Milliseconds(),
 	}
-	if end.status.Signaled() {
-		res.ExitCode = 128 + int(end.status.Signal())
-		res.Signal = signalName(end.status.Signal())
-	}
-	return res
 }
 
 // failure says in which way a command that ran went wrong; nil when it did not.
-func (c Command) failure(ctx context.Context, end ending, res CommandResult) error {
+func (c Command) failure(ctx context.Context, end *process.Ending, res CommandResult) error {
 	switch {
-	case end.stopped && errors.Is(context.Cause(ctx), errCommandTime):
+	case end.Stopped && errors.Is(context.Cause(ctx), errCommandTime):
 		return ended(ReasonTimedOut, frames.EffectUnknown, "the command was stopped after %d ms", c.timeout().Milliseconds())
-	case end.stopped:
+	case end.Stopped:
 		return stopError(ctx)
 	case res.Signal != "":
 		return ended(ReasonSignal, frames.EffectDone, "the command was ended by %s", res.Signal)
@@ -184,11 +185,4 @@ func cannotStart(err error) error {
 		text += ": its user may not enter the workspace"
 	}
 	return wrapped(frames.CodeExecution, ReasonCannotStart, text, err)
-}
-
-func signalName(sig syscall.Signal) string {
-	if name := unix.SignalName(sig); name != "" {
-		return name
-	}
-	return fmt.Sprintf("SIG%d", int(sig))
 }

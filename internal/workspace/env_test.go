@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -48,14 +47,6 @@ func TestEmptyEnvironmentInheritsNothing(t *testing.T) {
 		equal(t, name+" is set by us or the shell", slices.Contains(ours, name), true)
 	}
 	equal(t, "home", slices.Contains(b.env, "HOME="+b.dir), true)
-}
-
-func TestAnotherUserGetsNoPersonalVariables(t *testing.T) {
-	t.Parallel()
-	environ := []string{"HOME=/users/boss", "USER=boss", "TMPDIR=/users/boss/tmp", "LANG=C"}
-	env := commandEnv(environ, nil, "/work", CommandUser{UID: 7, Name: "seven", Switched: true})
-	equal(t, "environment", fmt.Sprint(env),
-		"[GIT_EDITOR=true GIT_TERMINAL_PROMPT=0 HOME=/work LANG=C PAGER=cat PATH="+defaultPath+" USER=seven]")
 }
 
 // A relative directory in PATH must not let the workspace provide the shell.

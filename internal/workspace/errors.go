@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/weavebus/weavebus/internal/validtext"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -60,7 +61,7 @@ func shown(name string) string {
 	if len(name) <= maxShown {
 		return strconv.Quote(name)
 	}
-	return strconv.Quote(name[:runeCut([]byte(name), maxShown)] + "…")
+	return strconv.Quote(name[:validtext.Cut([]byte(name), maxShown)] + "…")
 }
 
 // sayings are the words for what the file system may answer, first match wins.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/weavebus/weavebus/internal/validtext"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -98,7 +99,7 @@ func (s *source) add(piece []byte, want window) {
 	}
 	s.part.text = append(s.part.text, piece...)
 	if len(s.part.text) > want.bytes {
-		s.part.text = s.part.text[:runeCut(s.part.text, want.bytes)]
+		s.part.text = s.part.text[:validtext.Cut(s.part.text, want.bytes)]
 		s.part.cut = true
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weavebus/weavebus/internal/process"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -28,7 +29,7 @@ type settings struct {
 }
 
 func defaults() settings {
-	return settings{readBytes: 50 << 10, readLines: 2000, listEntries: 500, outputBytes: 1 << 20, settle: settleTime}
+	return settings{readBytes: 50 << 10, readLines: 2000, listEntries: 500, outputBytes: process.DefaultOutputBytes}
 }
 
 // WithName names the workspace. Default: the base name of its directory.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/weavebus/weavebus/internal/validtext"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -91,7 +92,7 @@ func (w *Workspace) readText(ctx context.Context, f *os.File, info fs.FileInfo, 
 	if err != nil {
 		return nil, err
 	}
-	text, invalid := validText(part.text)
+	text, invalid := validtext.Of(part.text)
 	if mostlyBinary(part.text, invalid) {
 		return nil, binary("binary data", info.Size())
 	}

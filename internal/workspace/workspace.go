@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/weavebus/weavebus/internal/process"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -81,8 +82,8 @@ func (w *Workspace) prepare() (err error) {
 	}
 	_, err = w.root.Lstat("..")
 	w.escape = errors.Unwrap(err)
-	w.user = commandUser(w.asOwner, w.id)
-	w.env = commandEnv(w.environ, w.allowEnv, w.dir, w.user)
+	w.user = process.UserFor(w.id, w.asOwner)
+	w.env = process.Environment(w.environ, w.allowEnv, w.dir, w.user)
 	w.shell = findShell(w.env)
 	w.locks.held = map[fileKey]*fileLock{}
 	return nil
@@ -125,4 +126,13 @@ func openFailed(dir string, err error) error {
 		e.Message = "the workspace " + shown(dir) + " " + text
 		e.LLMMessage = "the workspace " + text
 	})
+}
+
+// sameDir says whether dir is still the directory that info was taken of.
+func sameDir(dir string, info os.FileInfo) error {
+	now, err := os.Stat(dir)
+	if err == nil && !os.SameFile(now, info) {
+		err = errors.New("another directory has its name now")
+	}
+	return err
 }

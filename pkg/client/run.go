@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/weavebus/weavebus/pkg/frames"
+	"github.com/weavebus/weavebus/pkg/tool"
 )
 
 // Run starts one ephemeral run of the loop between model and tools, and ranges
@@ -14,6 +15,9 @@ import (
 // at least. A run leaves nothing behind, and is lost with the loop that works on
 // it; a [Session] is kept. An ERROR frame is one of the run's, the error of the
 // range that of the mesh. When ctx ends, the run is aborted.
+//
+// A run that a tool starts, with its call's context, is nested in the run that made
+// the call: runs are nested 4 deep at most, else the error is LIMIT.
 func (c *Client) Run(ctx context.Context, params ...frames.Frame) iter.Seq2[frames.Frame, error] {
 	return func(yield func(frames.Frame, error) bool) {
 		stream := nuid.Next()
@@ -22,6 +26,9 @@ func (c *Client) Run(ctx context.Context, params ...frames.Frame) iter.Seq2[fram
 			request = append(request, &params[i])
 		}
 		start := frames.Start(frames.WithStream(stream))
+		if info := tool.CallInfo(ctx); info.ID != "" {
+			start.Metadata.Set("depth", frames.Value(info.Depth+1))
+		}
 		x, err := c.conn.Open(ctx, c.conn.Loop(c.Caller()), frames.Msgpack, append(request, &start)...)
 		if err != nil {
 			yield(frames.Frame{}, err)

@@ -315,8 +315,11 @@ func (r *reader) catchUp(ctx context.Context) ([]frames.Frame, error) {
 			return out, err
 		}
 		for i := range fs {
-			if r.follows(&fs[i]) {
-				out = append(out, r.take(&fs[i]))
+			switch f := &fs[i]; {
+			case r.follows(f):
+				out = append(out, r.take(f))
+			case f.Entry > r.entry+1:
+				return out, r.gap(f.Entry)
 			}
 		}
 		if !more || len(fs) == 0 {

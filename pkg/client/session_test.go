@@ -143,6 +143,9 @@ func end(entry uint64) frames.Frame {
 }
 
 // Every durable frame comes once and none is missing, whatever is published.
+//
+// contract: A22, B56
+// case: WS-B02
 func TestDurableFramesOnceAndInOrder(t *testing.T) {
 	inSession(t, func(t *testing.T, k *keeper, s *client.Session) {
 		k.keep(text(1, "a"), text(2, "b"), text(3, "c"))
@@ -154,6 +157,64 @@ func TestDurableFramesOnceAndInOrder(t *testing.T) {
 		k.publish(text(6, "f"), end(7), end(7)) // again
 		if want := "a b c d e f completed"; <-got != want {
 			t.Errorf("want %s", want)
+		}
+	})
+}
+
+// An END does not hide that frames before it were lost.
+//
+// case: WS-B05
+func TestEndBehindAGap(t *testing.T) {
+	inSession(t, func(t *testing.T, k *keeper, s *client.Session) {
+		k.keep(text(1, "a"))
+		got := read(t, s, 0)
+		synctest.Wait()
+		k.keep(text(2, "b"), text(3, "c"), end(4))
+		k.publish(end(4))
+		if got := <-got; got != "a b c completed" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// What is not kept any more is no end and no silence, but said.
+//
+// case: WS-B04
+func TestEntriesThatAreNotKept(t *testing.T) {
+	inSession(t, func(t *testing.T, k *keeper, s *client.Session) {
+		k.keep(text(6, "f"), end(7))
+		var got []string
+		var last error
+		for f, err := range s.Frames(t.Context(), 4) {
+			if last = err; err == nil {
+				got = append(got, f.Text())
+			}
+		}
+		if e := frames.AsError(last); e == nil || e.Code != frames.CodeConflict || e.Reason != "gap" || len(got) > 0 {
+			t.Errorf("got %v, then %v", got, last)
+		}
+	})
+}
+
+// The live frames of a new epoch begin at 1 again; those of an old one are dropped.
+//
+// case: WS-B04
+func TestLiveFramesBeginAgain(t *testing.T) {
+	inSession(t, func(t *testing.T, k *keeper, s *client.Session) {
+		k.keep(text(1, "a"))
+		got := read(t, s, 0)
+		synctest.Wait()
+		live := func(epoch, seq uint64, s string) frames.Frame {
+			f := frames.Text(s)
+			f.Epoch, f.Seq = epoch, seq
+			return f
+		}
+		k.publish(live(1, 7, "old"), live(2, 1, "new"), live(1, 8, "late"), live(2, 2, "er"))
+		synctest.Wait()
+		k.keep(end(2))
+		k.publish(end(2))
+		if got := <-got; got != "a old new er completed" {
+			t.Errorf("got %s", got)
 		}
 	})
 }

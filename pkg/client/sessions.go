@@ -20,12 +20,12 @@ type SessionInfo struct {
 	NodeID      string `json:"nodeId,omitempty"`
 	// Model is PARAM model of a session that is told alone: empty where a program
 	// drives it from outside.
-	Model   string         `json:"model,omitempty"`
-	Epoch   uint64         `json:"epoch"`
-	Created int64          `json:"created"`
-	Updated int64          `json:"updated"`
-	Entries uint64         `json:"n"`
-	Usage   provider.Usage `json:"usage,omitzero"`
+	Model   string       `json:"model,omitempty"`
+	Epoch   uint64       `json:"epoch"`
+	Created int64        `json:"created"`
+	Updated int64        `json:"updated"`
+	Entries uint64       `json:"n"`
+	Usage   SessionUsage `json:"usage,omitzero"`
 }
 
 // Closed reports whether the session takes no more input.

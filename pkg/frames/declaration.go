@@ -66,6 +66,9 @@ type Annotations struct {
 	OpenWorld            bool `json:"openWorld,omitempty"`
 	Expensive            bool `json:"expensive,omitempty"`
 	RequiresConfirmation bool `json:"requiresConfirmation,omitempty"`
+	// Polling: the tool is meant to be called alike again and again, until its
+	// result changes.
+	Polling bool `json:"polling,omitempty"`
 }
 
 // OutputLimits bound the text that a model sees of a result. Zero fields are

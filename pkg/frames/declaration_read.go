@@ -101,7 +101,7 @@ func (r *declarationReader) annotations(v Raw) {
 	a := &r.d.Annotations
 	flags := map[string]*bool{
 		"readOnly": &a.ReadOnly, "destructive": &a.Destructive, "idempotent": &a.Idempotent,
-		"openWorld": &a.OpenWorld, "expensive": &a.Expensive, "requiresConfirmation": &a.RequiresConfirmation,
+		"openWorld": &a.OpenWorld, "expensive": &a.Expensive, "requiresConfirmation": &a.RequiresConfirmation, "polling": &a.Polling,
 	}
 	r.wantMap("annotations", v)
 	for k, v := range v.Pairs() {

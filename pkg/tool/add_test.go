@@ -48,7 +48,7 @@ func TestTypedResults(t *testing.T) {
 	}
 }
 
-// contract: E6, E7, E9, E10
+// contract: E6, E7, E9, E10, E19
 func TestRichResults(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")

@@ -27,6 +27,9 @@ func (s *server) announceUntil(ctx, work context.Context) error {
 		if len(added) > 0 {
 			s.logFailed(s.announceAdded(ctx, work, added))
 		}
+		if _, n := s.set.skippings(); n != s.skips {
+			s.logFailed(s.announceAlive(ctx))
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -90,6 +93,7 @@ func (s *server) declaration(name string) *frames.Declaration {
 }
 
 func (s *server) announceAlive(ctx context.Context) error {
+	_, s.skips = s.set.skippings()
 	return s.publish(ctx, frames.Meta(s.alive(), frames.WithTime(time.Now())))
 }
 
@@ -101,7 +105,11 @@ func (s *server) alive() map[string]any {
 		keys = append(keys, d.Keys...)
 	}
 	slices.Sort(keys)
-	return map[string]any{"alive": true, "tools": tools, "keys": slices.Compact(keys)}
+	said := map[string]any{"alive": true, "tools": tools, "keys": slices.Compact(keys)}
+	if skipped, _ := s.set.skippings(); len(skipped) > 0 {
+		said["skipped"] = skipped
+	}
+	return said
 }
 
 // withdraw tells that this instance takes no more calls.

@@ -57,7 +57,7 @@ func CallInfo(ctx context.Context) Info {
 // "stderr" or a name of your own. Bytes that are not UTF-8 become U+FFFD, so cut
 // on rune borders. Outside of a call it does nothing.
 func Output(ctx context.Context, stream, text string) {
-	if c, ok := ctx.Value(callKey{}).(*call); ok {
+	if c, ok := ctx.Value(callKey{}).(*call); ok && c.live != nil {
 		c.live.output(stream, text)
 	}
 }
@@ -66,7 +66,7 @@ func Output(ctx context.Context, stream, text string) {
 // It never waits: each 100 ms the newest is sent. A progress below the last one
 // is dropped. Outside of a call it does nothing.
 func Progress(ctx context.Context, progress, total float64, message string) {
-	if c, ok := ctx.Value(callKey{}).(*call); ok {
+	if c, ok := ctx.Value(callKey{}).(*call); ok && c.live != nil {
 		c.live.progress(progress, total, message)
 	}
 }

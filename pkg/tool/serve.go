@@ -112,6 +112,7 @@ type server struct {
 	// announced: all tools were announced, at this count of reconnects.
 	announced  bool
 	reconnects uint64
+	skips      int // what is skipped was told, as it was set so often
 }
 
 // start subscribes, and announces once the server knows of the subscriptions.
@@ -210,7 +211,7 @@ func (s *server) drain(work context.Context, limit time.Duration, stopWork conte
 	case <-after.C:
 		stopWork(errStopped)
 	}
-	return errors.Join(s.waitStopped(idle), s.unsubscribe(context.WithoutCancel(work)))
+	return errors.Join(s.waitStopped(idle), s.unsubscribe(work))
 }
 
 // waitStopped waits for calls whose context ended.
@@ -231,9 +232,10 @@ func (s *server) waitStopped(idle <-chan struct{}) error {
 		len(names), strings.Join(slices.Compact(names), ", "))
 }
 
-// unsubscribe answers what has come in and takes nothing more.
+// unsubscribe answers what has come in and takes nothing more. It does so although
+// the work is given up in the meantime.
 func (s *server) unsubscribe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, flushLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushLimit)
 	defer cancel()
 	var errs []error
 	for _, sub := range s.subs {

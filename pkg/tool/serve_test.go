@@ -121,6 +121,53 @@ func TestAnnouncements(t *testing.T) {
 	})
 }
 
+// What a set cannot take tools from is told at once, and with each sign of life.
+//
+// contract: S37
+func TestSkippedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := tool.NewSet("test")
+		r := setup(t)
+		h := r.hear()
+		r.serve(s, "i1")
+		h.take()
+		skipped := func() string {
+			t.Helper()
+			synctest.Wait()
+			if got := h.take(); got != "wb.announce.local.i1 META" {
+				t.Errorf("announced %q", got)
+			}
+			text, err := h.frame("wb.announce.local.i1").Content.Lookup("skipped").JSON()
+			must(t, err)
+			return string(text)
+		}
+		s.SetSkipped([]tool.Skipped{{Source: "b.yaml", Reason: "line 3"}})
+		if got := skipped(); got != `[{"source":"b.yaml","reason":"line 3"}]` {
+			t.Errorf("skipped %s", got)
+		}
+		s.SetSkipped([]tool.Skipped{{Source: "b.yaml", Reason: "line 3"}})
+		if synctest.Wait(); h.take() != "" {
+			t.Error("the same was told again")
+		}
+		time.Sleep(6 * time.Second)
+		if got := skipped(); !strings.Contains(got, "b.yaml") {
+			t.Errorf("later it skipped %s", got)
+		}
+		many := make([]tool.Skipped, 100)
+		for i := range many {
+			many[i] = tool.Skipped{Source: strings.Repeat("s", 1000), Reason: strings.Repeat("r", 1000)}
+		}
+		s.SetSkipped(many)
+		if got := skipped(); strings.Count(got, "source") != 32 || len(got) > 32*700 {
+			t.Errorf("many are %d, in %d bytes", strings.Count(got, "source"), len(got))
+		}
+		s.SetSkipped(nil)
+		if got := skipped(); got != "null" {
+			t.Errorf("at last it skipped %s", got)
+		}
+	})
+}
+
 // contract: P14, P24, E17
 func TestDescribe(t *testing.T) {
 	t.Parallel()

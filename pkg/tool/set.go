@@ -6,9 +6,13 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weavebus/weavebus/internal/jsontext"
 	"github.com/weavebus/weavebus/internal/schema"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
+
+// maxSkipped is how many things that are skipped are told.
+const maxSkipped = 32
 
 // Handler runs one call of a tool. Its context ends at the tool's time-out, at
 // CANCEL and at the end of the service; what it returns later than 3 s after
@@ -24,7 +28,18 @@ type Set struct {
 	mu      sync.RWMutex
 	tools   map[string]*declared
 	order   []string
+	skipped []Skipped
+	skips   int // how often skipped was set
 	changed chan struct{}
+}
+
+// Skipped is something that a service would take tools from and cannot, such as a
+// file that is broken.
+type Skipped struct {
+	// Source names it, for people; at most 128 bytes are told.
+	Source string `json:"source"`
+	// Reason says why, for people; at most 512 bytes are told.
+	Reason string `json:"reason"`
 }
 
 // declared is a tool as it was added; it does not change.
@@ -64,9 +79,38 @@ func (s *Set) AddRaw(decl frames.Declaration, run Handler) error {
 	}
 	s.tools[decl.Name] = t
 	s.order = append(s.order, decl.Name)
+	s.tell()
+	return nil
+}
+
+// SetSkipped tells who lists tools what the service cannot take tools from, in
+// place of what it told before. At most 32 are told.
+func (s *Set) SetSkipped(all []Skipped) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Equal(all, s.skipped) {
+		return
+	}
+	s.skipped = slices.Clone(all)
+	s.skips++
+	s.tell()
+}
+
+// tell wakes who serves the set; s.mu is held.
+func (s *Set) tell() {
 	close(s.changed)
 	s.changed = make(chan struct{})
-	return nil
+}
+
+// skippings gives what is skipped, bounded, and how often that was set.
+func (s *Set) skippings() ([]Skipped, int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	told := []Skipped{}
+	for _, k := range s.skipped[:min(len(s.skipped), maxSkipped)] {
+		told = append(told, Skipped{jsontext.Clip(k.Source, 128), jsontext.Clip(k.Reason, 512)})
+	}
+	return told, s.skips
 }
 
 // Declarations gives what the tools say of themselves, in the order they were added.

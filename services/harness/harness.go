@@ -78,6 +78,8 @@ type harness struct {
 	conn *bus.Conn
 	js   jetstream.JetStream
 	log  *slog.Logger
+	// prefix is the mesh's.
+	prefix string
 
 	store   *session.Store
 	jobs    *session.Jobs
@@ -97,7 +99,7 @@ func open(ctx context.Context, cfg Config, env app.Env) (*harness, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &harness{cfg: cfg, conn: conn, log: env.Log, running: map[session.Key]*sessionWork{}}
+	h := &harness{cfg: cfg, conn: conn, log: env.Log, running: map[session.Key]*sessionWork{}, prefix: env.Prefix}
 	if err := h.openAssets(ctx, env.Prefix); err != nil {
 		conn.Close()
 		return nil, err
@@ -132,8 +134,12 @@ func (h *harness) run(ctx, work context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
+	expiring, stop := context.WithCancel(ctx)
+	defer stop()
+	h.work.Go(func() { h.expire(expiring, work) })
 	ready()
 	h.follow(ctx, work)
+	stop()
 	var errs []error
 	for _, s := range subs {
 		errs = append(errs, s.Drain(work))

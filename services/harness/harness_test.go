@@ -75,13 +75,13 @@ func TestSession(t *testing.T) {
 		}
 		l.take(s1)
 		l.answer(s1, "hi")
-		l.update(s1, func(s *session.State) ([]session.Change, error) { return s.Release(l.owner, 1) })
+		l.update(s1, func(s *session.State) ([]session.Change, error) { return s.Release(l.owner, 1, nil) })
 		if err := job.DoubleAck(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		c.must(frames.End(""))
 		equal(t, c.until("END completed"), "START", "PROGRESS", "idle 0", "user: hello", "thinking 1",
-			"thinking 1", "assistant: hi", "idle 1", "idle 1", "done 1", "END completed")
+			"applied", "assistant: hi", "idle 1", "applied", "done 1", "END completed")
 		if got := c.frames()[3].Metadata.Text("inputId"); got != text {
 			t.Errorf("inputId %q, want %q", got, text)
 		}
@@ -105,9 +105,9 @@ func TestTextsOnTheBus(t *testing.T) {
 		equal(t, c.until("BAD_FRAME: DATA frame missing type i9"),
 			"CONFLICT: Harness not initialized. Send START frame first. i1",
 			"CONFLICT: Workspace not configured. Send PARAM(workspace, path) first. i2",
-			"idle 0",
+			"applied",
 			"CONFLICT: Task not configured. Send PARAM(task, description) first. i4",
-			"idle 0", "START", "PROGRESS", "idle 0",
+			"applied", "START", "PROGRESS", "idle 0",
 			"CONFLICT: the session has started already i7",
 			"BAD_FRAME: Unknown data type: x i8",
 			"BAD_FRAME: DATA frame missing type i9")
@@ -308,7 +308,7 @@ func TestRestartKeepsSessions(t *testing.T) {
 		l.take(s1)
 		l.answer(s1, "first")
 		again.join()
-		equal(t, again.until("user: two"), append(before, "thinking 1", "thinking 1", "assistant: first", "idle 1", "user: two", "thinking 2")...)
+		equal(t, again.until("user: two"), append(before, "applied", "applied", "assistant: first", "idle 1", "user: two", "thinking 2")...)
 	})
 }
 

@@ -250,6 +250,9 @@ func summary(fs []frames.Frame) []string {
 func summaryOf(f *frames.Frame) string {
 	switch f.Type {
 	case frames.TypeMeta:
+		if !f.Content.Lookup("applied").Absent() {
+			return "applied"
+		}
 		status, _ := f.Content.Lookup("state").Lookup("status").Text()
 		turn, _ := f.Content.Lookup("state").Lookup("currentTurn").Int64()
 		return fmt.Sprintf("%s %d", status, turn)

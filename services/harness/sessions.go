@@ -165,6 +165,11 @@ func (h *harness) history(ctx context.Context, r *bus.Request, q question) error
 	if err != nil {
 		return err
 	}
+	if len(entries) == 0 && after > 0 {
+		if err := h.within(ctx, q.key(), after); err != nil {
+			return err
+		}
+	}
 	p := pager{r: r, room: h.conn.InlineLimit()}
 	for i := range entries {
 		if err := p.entry(&entries[i], q.frames); err != nil {
@@ -173,6 +178,16 @@ func (h *harness) history(ctx context.Context, r *bus.Request, q question) error
 		after = entries[i].N
 	}
 	return p.end(after, more)
+}
+
+// within sees that an entry is one of the session: a reader of an earlier session
+// of the same id, which had more, must not wait for its entries.
+func (h *harness) within(ctx context.Context, key session.Key, entry uint64) error {
+	head, err := h.store.Head(ctx, key)
+	if err == nil && entry > head.N {
+		err = frames.NewError(frames.CodeConflict, "session %s has %d entries, none after %d", key.SID, head.N, entry).WithReason("gap")
+	}
+	return err
 }
 
 // remove deletes a session with its input.

@@ -81,6 +81,13 @@ func TestHistory(t *testing.T) {
 		if err != nil || len(page) != 2 || !strings.Contains(page[1], `"after":3,"more":true`) {
 			t.Errorf("page %q, %v", page, err)
 		}
+		if page, err := c.ask(map[string]any{"op": "history", "sid": "s1", "after": 4}); err != nil || len(page) != 1 {
+			t.Errorf("behind the last entry: %q, %v", page, err)
+		}
+		_, err = c.ask(map[string]any{"op": "history", "sid": "s1", "after": 5})
+		if e := frames.AsError(err); e == nil || e.Code != frames.CodeConflict || e.Reason != "gap" {
+			t.Errorf("behind an entry that is none: %v", err)
+		}
 	})
 }
 

@@ -103,7 +103,7 @@ func TestReleasedJobStillStands(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.answer(s1, "done")
-		l.update(s1, func(s *session.State) ([]session.Change, error) { return s.Release(l.owner, meta.Sequence.Stream) })
+		l.update(s1, func(s *session.State) ([]session.Change, error) { return s.Release(l.owner, meta.Sequence.Stream, nil) })
 		c.must(frames.Text("two"))
 		c.until("user: two")
 		time.Sleep(10 * time.Second)

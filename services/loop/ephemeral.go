@@ -139,9 +139,10 @@ func (l *loop) removeRun(r *run) {
 // kept nowhere.
 func (l *loop) ephemeral(r *run) engine.Config {
 	call := dispatch.Call{Caller: r.key.caller, Workspace: r.params.Workspace, Depth: r.depth}
+	tools := &tools{l.conn, l.d.Dispatcher, r.params.Tools, call}
 	return engine.Config{
-		Params: r.params, Start: engine.Start{Messages: r.params.Messages},
-		Model: l.models, Tools: &tools{l.conn, l.d.Dispatcher, r.params.Tools, call}, Journal: engine.NewMemory(r.uid, r.send),
+		Params: r.params, Start: engine.Start{Messages: r.params.Messages, Polls: tools.polls},
+		Model: l.models, Tools: tools, Journal: engine.NewMemory(r.uid, r.send),
 		Stream: func(int) string { return r.key.streamID },
 		Live: func(f frames.Frame) {
 			if f.Type == frames.TypeTick {

@@ -36,6 +36,7 @@ type job struct {
 	head session.Head
 
 	mu       sync.Mutex
+	outside  outside
 	runner   *engine.Runner // of the turn that runs
 	turn     uint64         // the epoch with which that turn began
 	cancel   uint64         // the same of a turn that somebody wants to end
@@ -50,6 +51,7 @@ func newJob(l *loop, msg jetstream.Msg, key session.Key, meta *jetstream.MsgMeta
 		log:   l.log.With("caller", key.Caller, "session_id", key.SID),
 	}
 	j.lease = newLease(j)
+	j.outside = outside{pending: map[string]uint64{}, leases: map[string]session.Lease{}}
 	return j
 }
 
@@ -85,7 +87,7 @@ func (j *job) take(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	j.lease.proved(begun)
-	j.written(head)
+	j.written(ctx, head)
 	return true, nil
 }
 
@@ -131,13 +133,18 @@ func (j *job) workUntilReleased(work context.Context) error {
 	}
 }
 
-// turns runs turns while there are some, and keeps the lease meanwhile.
+// turns runs turns while there are some and this loop can go on with them, and
+// keeps the lease meanwhile.
 func (j *job) turns(work context.Context) error {
 	ctx, lost := context.WithCancelCause(work)
 	defer lost(nil)
 	defer j.lease.keep(ctx, lost)()
 	for j.head.State.Work() {
-		if err := j.runTurn(ctx); err != nil {
+		err := j.runTurn(ctx)
+		if errors.Is(err, engine.ErrParked) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -146,10 +153,10 @@ func (j *job) turns(work context.Context) error {
 
 // release gives the session up by a revision; false where there is work again.
 func (j *job) release(ctx context.Context) (bool, error) {
-	head, err := j.update(ctx, func(s *session.State) ([]session.Change, error) { return s.Release(j.owner, j.seq) })
+	head, err := j.update(ctx, func(s *session.State) ([]session.Change, error) { return s.Release(j.owner, j.seq, j.leases()) })
 	switch {
 	case err == nil:
-		j.written(head)
+		j.written(ctx, head)
 		return true, nil
 	case frames.CodeOf(err) != frames.CodeConflict || errors.Is(err, errLost):
 		return false, err
@@ -165,7 +172,7 @@ func (j *job) runTurn(ctx context.Context) error {
 		err = j.drive(ctx, cfg)
 	}
 	switch {
-	case err == nil, ctx.Err() != nil, errors.Is(err, errLost), errors.Is(err, engine.ErrDrained):
+	case err == nil, ctx.Err() != nil, errors.Is(err, errLost), errors.Is(err, engine.ErrDrained), errors.Is(err, engine.ErrParked):
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
@@ -193,7 +200,7 @@ func (j *job) endTurn(ctx context.Context, cause error) error {
 	if err != nil {
 		return err
 	}
-	j.written(head)
+	j.written(ctx, head)
 	return nil
 }
 
@@ -225,9 +232,12 @@ func (j *job) drain() {
 // wake makes the job read its session's head.
 func (j *job) wake() { j.lease.look() }
 
-// seen acts on a state that was read or written: somebody may want its turn to
-// end. A state that was read late means no turn after its own.
-func (j *job) seen(s *session.State) {
+// seen acts on a head that was read or written: clients may have answered calls,
+// and somebody may want the turn to end. A head that was read late means no turn
+// after its own.
+func (j *job) seen(ctx context.Context, head *session.Head) {
+	j.answered(ctx, head)
+	s := &head.State
 	if !s.Cancel {
 		return
 	}
@@ -250,11 +260,11 @@ func (j *job) update(ctx context.Context, t session.Transition) (session.Head, e
 }
 
 // written keeps a head that this job wrote, and publishes it.
-func (j *job) written(head session.Head) {
+func (j *job) written(ctx context.Context, head session.Head) {
 	j.head = head
 	j.publish(&head)
 	j.out.begin(head.State.Epoch, head.State.WireEncoding())
-	j.seen(&head.State)
+	j.seen(ctx, &head)
 }
 
 func (j *job) publish(head *session.Head) {

@@ -18,7 +18,8 @@ func (j *job) Commit(ctx context.Context, c *engine.Commit) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.written(head)
+	j.forget(c.Results)
+	j.written(ctx, head)
 	return callIDs(&head.Entry), nil
 }
 
@@ -55,6 +56,18 @@ func (t *transition) result(id string, r *frames.ToolResult) {
 	t.add(t.s.Result(t.owner, session.Outcome{CallID: id, Content: f.Content, Metadata: f.Metadata}))
 }
 
+// taken commits a result, unless somebody outside gave the call one before: that
+// one counts.
+func (t *transition) taken(r *engine.Result, stops bool) {
+	switch {
+	case t.err != nil || r.Recorded:
+	case t.s.Waits(r.CallID):
+		t.result(r.CallID, r.Result)
+	case !stops:
+		t.err = engine.ErrRecorded
+	}
+}
+
 // apply is the transition that a commit means.
 func apply(s *session.State, owner session.Owner, c *engine.Commit) ([]session.Change, error) {
 	t := &transition{s: s, owner: owner}
@@ -63,10 +76,14 @@ func apply(s *session.State, owner session.Owner, c *engine.Commit) ([]session.C
 		t.answer(c.Answer, c.End)
 		turnOver = len(c.Answer.Calls) == 0
 	}
+	if c.Failed != nil {
+		t.add(s.FailedRequest(owner, *c.Failed))
+	}
+	for _, p := range c.Prepared {
+		t.add(s.Prepared(owner, session.PendingCall{ID: p.CallID, Identity: p.Identity, Replay: p.Replay, Outside: p.Outside}))
+	}
 	for _, r := range c.Results {
-		if t.err == nil {
-			t.result(r.CallID, r.Result)
-		}
+		t.taken(&r, c.Stops())
 	}
 	switch {
 	case t.err != nil || turnOver:
@@ -92,7 +109,7 @@ func (t *transition) answer(a *engine.Answer, end *engine.End) {
 	answer := session.Answer{Message: a.Message, Usage: a.Stop.Usage}
 	for i, in := range a.Calls {
 		answer.Calls = append(answer.Calls, session.PendingCall{
-			ModelID: a.Message.Calls[i].ModelID, Identity: in.Identity, Replay: in.Replay,
+			ModelID: a.Message.Calls[i].ModelID, Identity: in.Identity, Replay: in.Replay, Outside: in.Outside,
 		})
 	}
 	if len(a.Calls) == 0 && end != nil {

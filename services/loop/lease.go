@@ -73,7 +73,7 @@ func (e *lease) read(ctx context.Context) error {
 		return errLost
 	}
 	e.proved(begun)
-	e.j.seen(&head.State)
+	e.j.seen(ctx, &head)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,7 +48,7 @@ func TestTurnOfASession(t *testing.T) {
 		r.want(h.turn(), `
 			TEXT go
 			META thinking 1
-			META thinking 1
+			META applied
 			TEXT let me look
 			TOOL_CALL slow
 			TOOL_CALL fast
@@ -59,7 +60,7 @@ func TestTurnOfASession(t *testing.T) {
 			TEXT two things
 			META usage
 			META idle 1
-			META idle 1`) // the last is of the revision that gives the session up
+			META applied`) // the last is of the revision that gives the session up
 		r.want(briefs(h.live()), `
 			TEXT let
 			TEXT me
@@ -177,7 +178,7 @@ func TestCancelWhileTheModelSpeaks(t *testing.T) {
 		}
 		h := r.session("s1")
 		h.say("go")
-		h.await("META thinking 1", 2)
+		h.await("META applied", 1)
 		h.input(frames.NewFrame(frames.TypeCancel, nil))
 		h.await("META idle 1", 1)
 		h.settled()
@@ -232,7 +233,7 @@ func TestModelErrorEndsTheTurnNotTheSession(t *testing.T) {
 		h.say("one")
 		h.await("META idle 1", 1)
 		h.settled()
-		r.want(h.turn(), "TEXT one\nMETA thinking 1\nMETA thinking 1\nERROR DENIED\nMETA idle 1\nMETA idle 1")
+		r.want(h.turn(), "TEXT one\nMETA thinking 1\nMETA applied\nERROR DENIED\nMETA idle 1\nMETA applied")
 		h.say("two")
 		h.await("META idle 2", 1)
 		h.settled()
@@ -247,7 +248,7 @@ func TestModelThatIsNotThereEndsTheTurn(t *testing.T) {
 		h.say("go")
 		h.await("META idle 1", 1)
 		h.settled()
-		r.want(h.turn(), "TEXT go\nMETA thinking 1\nMETA thinking 1\nERROR NOT_FOUND\nMETA idle 1\nMETA idle 1")
+		r.want(h.turn(), "TEXT go\nMETA thinking 1\nMETA applied\nERROR NOT_FOUND\nMETA idle 1\nMETA applied")
 	})
 }
 
@@ -272,8 +273,8 @@ func TestLimitsOfATurn(t *testing.T) {
 					runs = r.counted(s, frames.Declaration{Name: "f"}, after(time.Second))
 				})
 				r.loop(loop.Config{})
-				r.play = func(context.Context, int, *provider.Request) ([]provider.Event, error) {
-					return answer("", "f {}"), nil
+				r.play = func(_ context.Context, n int, _ *provider.Request) ([]provider.Event, error) {
+					return answer("", fmt.Sprintf(`f {"n":%d}`, n)), nil
 				}
 				h := r.session("s1", test.pairs...)
 				h.say("go")
@@ -324,6 +325,48 @@ func TestToolsOfASession(t *testing.T) {
 			t.Errorf("the call is %+v", got)
 		}
 	})
+}
+
+// Tools, tool choice and system prompt stand on every request, whatever the order in
+// which a client sent them.
+//
+// contract: P68, P69, B16, A29
+func TestEveryRequestIsAsCompleteAsTheFirst(t *testing.T) {
+	earlier := []any{map[string]any{"role": "user", "content": "before"}, map[string]any{"role": "assistant", "content": "yes"}}
+	sets := map[string][]any{
+		"messages first": {"messages", earlier, "systemPrompt", "be kind", "toolChoice", "required", "temperature", 0.5},
+		"messages last":  {"temperature", 0.5, "toolChoice", "required", "systemPrompt", "be kind", "messages", earlier},
+	}
+	for name, pairs := range sets {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				r.tools(func(s *tool.Set) {
+					r.add(s, frames.Declaration{Name: "f", Schema: anything}, after(0))
+					r.add(s, frames.Declaration{Name: "g", Schema: anything}, after(0))
+				})
+				r.loop(loop.Config{})
+				r.play = script(answer("", `f {"n":1}`, `g {"n":1}`), answer("", `g {"n":2}`), answer("done"))
+				h := r.session("s1", pairs...)
+				h.say("go")
+				h.await("META idle 1", 1)
+				asked := r.asked()
+				if len(asked) != 3 {
+					t.Fatalf("%d requests", len(asked))
+				}
+				for i, req := range asked {
+					if len(req.Tools) != 2 || req.ToolChoice.Mode != provider.ChoiceRequired || string(req.Settings["temperature"]) != "0.5" {
+						t.Errorf("request %d: %d tools, choice %q, settings %s", i+1, len(req.Tools), req.ToolChoice.Mode, req.Settings)
+					}
+					if m := req.Messages; strings.Count(m[0].Text, "be kind") != 1 || m[1].Text != "before" || m[3].Text != "go" {
+						t.Errorf("request %d holds %+v", i+1, m)
+					}
+				}
+				if m := asked[1].Messages; len(m) != 7 || m[5].Text != `{"n":1}` || m[6].Text != `{"n":1}` {
+					t.Errorf("the follow-up holds %+v", m)
+				}
+			})
+		})
+	}
 }
 
 func TestParamThatNoLoopTakesEndsTheTurn(t *testing.T) {

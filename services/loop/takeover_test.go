@@ -52,19 +52,19 @@ func TestLoopThatDiesIsTakenOver(t *testing.T) {
 		r.want(h.turn(), `
 			TEXT go
 			META thinking 1
-			META thinking 1
+			META applied
 			TOOL_CALL safe
 			TOOL_CALL unsafe
 			META usage
 			META executing 1
-			META executing 1
+			META applied
 			TOOL_RESULT unsafe INTERRUPTED
 			TOOL_RESULT safe {}
 			META thinking 1
 			TEXT done
 			META usage
 			META idle 1
-			META idle 1`)
+			META applied`)
 		if safe.Load() != 2 || unsafe.Load() != 1 {
 			t.Errorf("safe ran %d times, unsafe %d times", safe.Load(), unsafe.Load())
 		}
@@ -90,7 +90,7 @@ func TestLoopThatDiesWhileTheModelSpeaks(t *testing.T) {
 		}
 		h := r.session("s1")
 		h.say("go")
-		h.await("META thinking 1", 2)
+		h.await("META applied", 1)
 		<-time.After(time.Second) // virtual time: the loop knows all tools, and has asked
 		first.crash()
 		r.loop(loop.Config{})

@@ -44,6 +44,12 @@ func (t *tools) offered() []*registry.Tool {
 	return out
 }
 
+// polls reports whether a tool declares that it is called alike again and again.
+func (t *tools) polls(name string) bool {
+	tool := t.d.Registry().Get(name)
+	return tool != nil && tool.Annotations.Polling
+}
+
 func (t *tools) notFound(name string) error {
 	offered := t.offered()
 	names := make([]string, 0, len(offered))

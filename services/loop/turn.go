@@ -13,9 +13,6 @@ import (
 // config sets up the engine for the turn that runs, from its beginning or from
 // where an earlier owner left it.
 func (j *job) config(ctx context.Context) (engine.Config, error) {
-	if err := j.closeRound(ctx); err != nil {
-		return engine.Config{}, err
-	}
 	s := &j.head.State
 	p, err := engine.ParseParams(s.Params)
 	if err != nil {
@@ -25,25 +22,16 @@ func (j *job) config(ctx context.Context) (engine.Config, error) {
 	p.SystemPrompt = "" // stands in the history since START
 	start, elapsed, err := j.start(ctx, p)
 	call := dispatch.Call{Caller: j.key.Caller, SessionID: j.key.SID, Workspace: s.Workspace}
-	return engine.Config{
-		Params: p, Start: start, Elapsed: elapsed,
-		Model: j.l.models, Tools: &tools{j.l.conn, j.l.d.Dispatcher, p.Tools, call}, Journal: j,
+	tools := newSessionTools(j, &tools{j.l.conn, j.l.d.Dispatcher, p.Tools, call})
+	start.Polls = tools.polls
+	cfg := engine.Config{
+		Params: p, Start: start, Elapsed: elapsed, Tools: tools, Journal: j,
 		Live: j.out.live, Stream: j.stream, MayAct: j.lease.check,
-	}, err
-}
-
-// closeRound goes on behind a round whose calls all have their results, where the
-// owner before ended just then.
-func (j *job) closeRound(ctx context.Context) error {
-	s := &j.head.State
-	if s.Status != session.Executing || len(s.Pending) > 0 {
-		return nil
 	}
-	head, err := j.update(ctx, func(s *session.State) ([]session.Change, error) { return s.NextRound(j.owner) })
-	if err == nil {
-		j.written(head)
+	if s.Model() != "" {
+		cfg.Model = j.l.models
 	}
-	return err
+	return cfg, err
 }
 
 // stream names the model request behind so many rounds of the turn.
@@ -54,13 +42,15 @@ func (j *job) stream(rounds int) string {
 
 func (j *job) start(ctx context.Context, p engine.Params) (engine.Start, time.Duration, error) {
 	s := &j.head.State
-	start := engine.Start{Used: engine.Used{Rounds: s.Round}, Stream: s.Stream}
+	start := engine.Start{Used: engine.Used{Rounds: s.Round}, Stream: s.Stream, Open: s.Status == session.Executing}
 	var err error
-	if start.Messages, err = j.l.store.Messages(ctx, j.key); err != nil {
+	if start.Messages, start.Results, err = j.l.store.Conversation(ctx, j.key); err != nil {
 		return start, 0, err
 	}
 	for _, c := range s.Pending {
-		start.Pending = append(start.Pending, engine.Pending{CallID: c.ID, Identity: c.Identity, Replay: c.Replay})
+		start.Pending = append(start.Pending, engine.Pending{
+			CallID: c.ID, Identity: c.Identity, Replay: c.Replay, Outside: c.Outside, Fresh: c.Fresh,
+		})
 	}
 	if p.MaxCalls == nil && p.MaxTokens == 0 && p.MaxDuration == 0 {
 		return start, 0, nil

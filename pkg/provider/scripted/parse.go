@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/weavebus/weavebus/internal/yamltext"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
 )
@@ -16,15 +17,15 @@ import (
 // Parse reads a script file; the package comment has the format. The error is
 // VALIDATION_INPUT and gives name and line.
 func Parse(name string, data []byte) (*Script, error) {
-	if line := tooDeep(data); line > 0 {
+	if line := yamltext.TooDeep(data); line > 0 {
 		return nil, broken(name, fmt.Errorf("line %d: nested too deep", line))
 	}
 	var f file
 	dec := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
-	if err := decode(dec, &f); err != nil && !errors.Is(err, io.EOF) {
+	if err := yamltext.Decode(dec, &f); err != nil && !errors.Is(err, io.EOF) {
 		return nil, broken(name, err)
 	}
-	if err := decode(dec, new(file)); !errors.Is(err, io.EOF) {
+	if err := yamltext.Decode(dec, new(file)); !errors.Is(err, io.EOF) {
 		return nil, broken(name, errors.New("the file holds more than one document"))
 	}
 	s, err := f.script()
@@ -34,54 +35,9 @@ func Parse(name string, data []byte) (*Script, error) {
 	return s, nil
 }
 
-// decode reads the next document. The YAML reader panics on some texts that it
-// cannot read, such as a tag where a list should be.
-func decode(dec *yaml.Decoder, f *file) (err error) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			err = fmt.Errorf("the YAML reader fails on it: %v", fault)
-		}
-	}()
-	return dec.Decode(f)
-}
-
-// tooDeep gives the line at which brackets, or list items on one line, nest
-// deeper than any script; 0 if none does. The YAML reader takes minutes for
-// that. Brackets in texts count too, which no script minds.
-func tooDeep(data []byte) int {
-	const most = 200
-	line, brackets, dashes := 1, 0, 0
-	for _, c := range data {
-		switch c {
-		case '\n':
-			line++
-			dashes = 0
-		case '[', '{':
-			brackets++
-		case ']', '}':
-			brackets = max(0, brackets-1)
-		case '-', '?':
-			dashes++
-		case ' ', '\t':
-		default:
-			dashes = 0
-		}
-		if brackets > most || dashes > most {
-			return line
-		}
-	}
-	return 0
-}
-
-// broken gives an error of the YAML reader its line, without the excerpt that
-// the reader draws.
+// broken names the script in an error.
 func broken(name string, err error) error {
-	text := err.Error()
-	var at yaml.Error
-	if errors.As(err, &at) && at.GetToken() != nil {
-		text = fmt.Sprintf("line %d: %s", at.GetToken().Position.Line, at.GetMessage())
-	}
-	e := frames.NewError(frames.CodeValidationInput, "script %q: %s", name, bounded(text, 300))
+	e := frames.NewError(frames.CodeValidationInput, "script %q: %s", name, bounded(yamltext.Message(err), 300))
 	e.Retryable = false
 	return e.WithReason("broken_script")
 }

@@ -1,4 +1,4 @@
-package workspace
+package process
 
 import (
 	"syscall"
@@ -8,7 +8,7 @@ import (
 
 // processAttributes: a new session (so no terminal), which is a new group too,
 // and an end with the process that started it.
-func processAttributes(u CommandUser) *syscall.SysProcAttr {
+func processAttributes(u User) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: u.credential()}
 }
 

@@ -1,4 +1,4 @@
-package workspace
+package process
 
 import (
 	"io/fs"
@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// CommandUser is who commands run as.
-type CommandUser struct {
+// User is who programs run as.
+type User struct {
 	UID, GID int
 	// Name is the user's name; empty when the system knows none.
 	Name string
@@ -17,14 +17,15 @@ type CommandUser struct {
 	Switched bool
 }
 
-// IsRoot says that commands may do everything on this host.
-func (u CommandUser) IsRoot() bool { return u.UID == 0 }
+// IsRoot says that programs may do everything on this host.
+func (u User) IsRoot() bool { return u.UID == 0 }
 
-// commandUser decides who commands run as in the directory dir.
-func commandUser(asOwner bool, dir fs.FileInfo) CommandUser {
-	u := CommandUser{UID: os.Geteuid(), GID: os.Getegid()}
+// UserFor decides who programs run as in a directory: the process's own user, or,
+// where that is root and asOwner is set, the directory's owner.
+func UserFor(dir fs.FileInfo, asOwner bool) User {
+	u := User{UID: os.Geteuid(), GID: os.Getegid()}
 	if st, ok := dir.Sys().(*syscall.Stat_t); ok && asOwner && u.UID == 0 && st.Uid != 0 {
-		u = CommandUser{UID: int(st.Uid), GID: int(st.Gid), Switched: true}
+		u = User{UID: int(st.Uid), GID: int(st.Gid), Switched: true}
 	}
 	if known, err := user.LookupId(strconv.Itoa(u.UID)); err == nil {
 		u.Name = known.Username
@@ -33,7 +34,7 @@ func commandUser(asOwner bool, dir fs.FileInfo) CommandUser {
 }
 
 // credential is what makes a child run as u; nil for the process's own user.
-func (u CommandUser) credential() *syscall.Credential {
+func (u User) credential() *syscall.Credential {
 	if !u.Switched {
 		return nil
 	}

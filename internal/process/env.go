@@ -1,8 +1,7 @@
-package workspace
+package process
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,10 +15,13 @@ var inherited = []string{"PATH", "HOME", "LANG", "LC_*", "TERM", "TMPDIR", "USER
 // personal are those of them that belong to the process's own user.
 var personal = []string{"HOME", "USER", "TMPDIR"}
 
-// commandEnv picks the environment of commands out of environ. The result is
-// never nil, which would mean "inherit everything".
-func commandEnv(environ, extra []string, dir string, u CommandUser) []string {
-	env := map[string]string{"PATH": defaultPath, "HOME": dir}
+// Environment picks the environment of programs out of environ, a list of
+// KEY=value: PATH, HOME, LANG, LC_*, TERM, TMPDIR, USER, TZ and what extra names;
+// a name there that ends in * means all that begin so. What belongs to the
+// process's own user is kept from another u; home is HOME where environ has none.
+// The result is sorted and never nil, which would mean "inherit everything".
+func Environment(environ, extra []string, home string, u User) []string {
+	env := map[string]string{"PATH": defaultPath, "HOME": home}
 	// Programs that would open an editor, a pager or a prompt end instead.
 	maps.Copy(env, map[string]string{"GIT_EDITOR": "true", "GIT_TERMINAL_PROMPT": "0", "PAGER": "cat"})
 	if u.Name != "" {
@@ -50,23 +52,9 @@ func matches(patterns []string, name string) bool {
 	return false
 }
 
-// findShell gives the path of bash, else of sh, found in the commands' own PATH.
-func findShell(env []string) string {
-	for _, name := range []string{"bash", "sh"} {
-		for _, dir := range searchPath(env) {
-			path := filepath.Join(dir, name)
-			info, err := os.Stat(path)
-			if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
-				return path
-			}
-		}
-	}
-	return "/bin/sh"
-}
-
-// searchPath gives the absolute directories of PATH: a relative one would take
-// the shell from the workspace.
-func searchPath(env []string) []string {
+// SearchPath gives the absolute directories of an environment's PATH: a relative
+// one would take programs from wherever they run.
+func SearchPath(env []string) []string {
 	for _, kv := range env {
 		if list, ok := strings.CutPrefix(kv, "PATH="); ok {
 			return slices.DeleteFunc(filepath.SplitList(list), func(dir string) bool { return !filepath.IsAbs(dir) })

@@ -1,4 +1,4 @@
-package workspace
+package process
 
 import (
 	"syscall"
@@ -8,7 +8,7 @@ import (
 
 // processAttributes: a new session (so no terminal), which is a new group too.
 // macOS has no parent-death signal: a command outlives a killed service.
-func processAttributes(u CommandUser) *syscall.SysProcAttr {
+func processAttributes(u User) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Credential: u.credential()}
 }
 

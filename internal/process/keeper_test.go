@@ -1,4 +1,4 @@
-package workspace
+package process
 
 import (
 	"bytes"
@@ -29,9 +29,9 @@ func TestKeeperJoinsRunesAcrossWrites(t *testing.T) {
 			_, _ = k.Write([]byte(w))
 		}
 		got := k.finish()
-		equal(t, name, got.text, tt.want)
-		equal(t, name, got.invalid, tt.invalid)
-		equal(t, name, got.omitted, 0)
+		equal(t, name, got.Text, tt.want)
+		equal(t, name, got.Invalid, tt.invalid)
+		equal(t, name, got.Omitted, 0)
 	}
 }
 
@@ -40,8 +40,8 @@ func TestKeeperKeepsBothEnds(t *testing.T) {
 	k := newKeeper(10, nil)
 	_, _ = k.Write([]byte("abcdefghijklmnopqrstuvwxyz"))
 	got := k.finish()
-	equal(t, "text", got.text, "abcde\n[… 16 bytes left out …]\nvwxyz")
-	equal(t, "omitted", got.omitted, 16)
+	equal(t, "text", got.Text, "abcde\n[… 16 bytes left out …]\nvwxyz")
+	equal(t, "omitted", got.Omitted, 16)
 }
 
 // case: WS-C10
@@ -56,8 +56,8 @@ func TestKeeperIsBounded(t *testing.T) {
 		t.Errorf("holds %d bytes", held)
 	}
 	got := k.finish()
-	equal(t, "total", got.total, 4000*32<<10)
-	equal(t, "omitted", got.omitted, 4000*32<<10-50<<10)
+	equal(t, "total", got.Total, 4000*32<<10)
+	equal(t, "omitted", got.Omitted, 4000*32<<10-50<<10)
 }
 
 func TestKeeperProperties(t *testing.T) {
@@ -81,28 +81,28 @@ func TestKeeperProperties(t *testing.T) {
 			_, _ = k.Write(p)
 		}
 		got, want := k.finish(), decodeByRune(all)
-		if !utf8.ValidString(got.text) || got.total != int64(len(all)) || string(tapped) != want {
+		if !utf8.ValidString(got.Text) || got.Total != int64(len(all)) || string(tapped) != want {
 			t.Fatalf("got %+v and live %q of %q", got, tapped, all)
 		}
-		if int(got.invalid) != strings.Count(want, "\uFFFD")-strings.Count(string(all), "\uFFFD") {
-			t.Fatalf("counted %d invalid bytes in %q", got.invalid, all)
+		if int(got.Invalid) != strings.Count(want, "\uFFFD")-strings.Count(string(all), "\uFFFD") {
+			t.Fatalf("counted %d invalid bytes in %q", got.Invalid, all)
 		}
 		checkKept(t, got, want, limit)
 	})
 }
 
 // checkKept compares what was kept with the whole text.
-func checkKept(t *rapid.T, got kept, want string, limit int) {
-	if len(want) <= limit-utf8.UTFMax || got.omitted == 0 {
-		if got.text != want || got.omitted != 0 {
-			t.Fatalf("uncut text: got %q, want %q", got.text, want)
+func checkKept(t *rapid.T, got Kept, want string, limit int) {
+	if len(want) <= limit-utf8.UTFMax || got.Omitted == 0 {
+		if got.Text != want || got.Omitted != 0 {
+			t.Fatalf("uncut text: got %q, want %q", got.Text, want)
 		}
 		return
 	}
-	head, rest, _ := strings.Cut(got.text, "\n[… ")
+	head, rest, _ := strings.Cut(got.Text, "\n[… ")
 	_, tail, _ := strings.Cut(rest, "left out …]\n")
-	if len(head)+len(tail) > limit || len(head)+len(tail)+int(got.omitted) != len(want) {
-		t.Fatalf("kept %q and %q, omitted %d of %q", head, tail, got.omitted, want)
+	if len(head)+len(tail) > limit || len(head)+len(tail)+int(got.Omitted) != len(want) {
+		t.Fatalf("kept %q and %q, omitted %d of %q", head, tail, got.Omitted, want)
 	}
 	if !strings.HasPrefix(want, head) || !strings.HasSuffix(want, tail) {
 		t.Fatalf("kept %q and %q of %q", head, tail, want)

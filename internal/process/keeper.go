@@ -1,8 +1,10 @@
-package workspace
+package process
 
 import (
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/weavebus/weavebus/internal/validtext"
 )
 
 // keeper keeps the beginning and the end of an output stream of any length, as
@@ -12,7 +14,7 @@ type keeper struct {
 	headCap, tailCap int
 	tap              func(text []byte) // gets the decoded text too; may be nil
 
-	dec      decoder
+	dec      validtext.Decoder
 	buf      []byte
 	head     []byte
 	headFull bool
@@ -21,12 +23,14 @@ type keeper struct {
 	length   int64 // bytes of their text
 }
 
-// kept is what a keeper holds at the end.
-type kept struct {
-	text string
-	// total counts the bytes that came in, omitted those of the text that were
-	// left out of the middle, invalid those that were not UTF-8.
-	total, omitted, invalid int64
+// Kept is what was kept of an output stream.
+type Kept struct {
+	// Text is valid UTF-8; of a long stream the beginning and the end, and between
+	// them a line that says how much was left out.
+	Text string
+	// Total counts the bytes that came in, Omitted those of the text that were
+	// left out of the middle, Invalid those that were not UTF-8: each shows as U+FFFD.
+	Total, Omitted, Invalid int64
 }
 
 func newKeeper(limit int, tap func([]byte)) *keeper {
@@ -39,26 +43,26 @@ func newKeeper(limit int, tap func([]byte)) *keeper {
 // Write takes the next bytes of the stream.
 func (k *keeper) Write(p []byte) (int, error) {
 	k.total += int64(len(p))
-	k.buf = k.dec.decode(k.buf[:0], p)
+	k.buf = k.dec.Decode(k.buf[:0], p)
 	k.keep(k.buf)
 	return len(p), nil
 }
 
 // finish ends the stream and gives what was kept. A cut text says in its middle
 // how much is missing.
-func (k *keeper) finish() kept {
-	k.keep(k.dec.flush(nil))
+func (k *keeper) finish() Kept {
+	k.keep(k.dec.Flush(nil))
 	tail := k.tail[max(0, len(k.tail)-k.tailCap):]
 	lost := k.length > int64(len(k.head)+len(tail))
 	for lost && len(tail) > 0 && !utf8.RuneStart(tail[0]) {
 		tail = tail[1:]
 	}
-	res := kept{total: k.total, invalid: k.dec.invalid, omitted: k.length - int64(len(k.head)+len(tail))}
+	res := Kept{Total: k.total, Invalid: k.dec.Invalid, Omitted: k.length - int64(len(k.head)+len(tail))}
 	middle := ""
-	if res.omitted > 0 {
-		middle = fmt.Sprintf("\n[… %d bytes left out …]\n", res.omitted)
+	if res.Omitted > 0 {
+		middle = fmt.Sprintf("\n[… %d bytes left out …]\n", res.Omitted)
 	}
-	res.text = string(k.head) + middle + string(tail)
+	res.Text = string(k.head) + middle + string(tail)
 	return res
 }
 
@@ -69,7 +73,7 @@ func (k *keeper) keep(text []byte) {
 	k.tap(text)
 	k.length += int64(len(text))
 	if !k.headFull {
-		n := runeCut(text, k.headCap-len(k.head))
+		n := validtext.Cut(text, k.headCap-len(k.head))
 		k.head = append(k.head, text[:n]...)
 		text, k.headFull = text[n:], n < len(text)
 	}

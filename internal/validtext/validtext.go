@@ -1,10 +1,11 @@
-package workspace
+// Package validtext makes valid UTF-8 of bytes that may be none.
+package validtext
 
 import "unicode/utf8"
 
-// runeCut gives the largest n of at most limit at which b can be cut without
+// Cut gives the largest n of at most limit at which b can be cut without
 // cutting a rune of valid UTF-8.
-func runeCut(b []byte, limit int) int {
+func Cut(b []byte, limit int) int {
 	if limit >= len(b) {
 		return len(b)
 	}
@@ -15,25 +16,27 @@ func runeCut(b []byte, limit int) int {
 	return n
 }
 
-// validText gives b as valid UTF-8, U+FFFD for each bad byte, and their number.
-func validText(b []byte) (string, int64) {
+// Of gives b as valid UTF-8, U+FFFD for each bad byte, and their number.
+func Of(b []byte) (string, int64) {
 	if utf8.Valid(b) {
 		return string(b), 0
 	}
-	var d decoder
-	return string(d.flush(d.decode(nil, b))), d.invalid
+	var d Decoder
+	return string(d.Flush(d.Decode(nil, b))), d.Invalid
 }
 
-// decoder makes valid UTF-8 of bytes that arrive in pieces cut anywhere: a rune
+// Decoder makes valid UTF-8 of bytes that arrive in pieces cut anywhere: a rune
 // cut by a border is held back until it is whole, a bad byte becomes U+FFFD.
-type decoder struct {
-	held    [utf8.UTFMax]byte
-	n       int
-	invalid int64
+type Decoder struct {
+	// Invalid counts the bad bytes so far.
+	Invalid int64
+
+	held [utf8.UTFMax]byte
+	n    int
 }
 
-// decode appends the text of p to dst.
-func (d *decoder) decode(dst, p []byte) []byte {
+// Decode appends the text of p to dst.
+func (d *Decoder) Decode(dst, p []byte) []byte {
 	for d.n > 0 {
 		for !utf8.FullRune(d.held[:d.n]) {
 			if len(p) == 0 {
@@ -51,28 +54,28 @@ func (d *decoder) decode(dst, p []byte) []byte {
 }
 
 // release moves the first rune, or the first bad byte, out of the held bytes.
-func (d *decoder) release(dst []byte) []byte {
+func (d *Decoder) release(dst []byte) []byte {
 	_, size := utf8.DecodeRune(d.held[:d.n])
 	dst = d.appendValid(dst, d.held[:size])
 	d.n = copy(d.held[:], d.held[size:d.n])
 	return dst
 }
 
-// flush appends what is still held, as bad bytes.
-func (d *decoder) flush(dst []byte) []byte {
+// Flush appends what is still held, as bad bytes.
+func (d *Decoder) Flush(dst []byte) []byte {
 	dst = d.appendValid(dst, d.held[:d.n])
 	d.n = 0
 	return dst
 }
 
-func (d *decoder) appendValid(dst, p []byte) []byte {
+func (d *Decoder) appendValid(dst, p []byte) []byte {
 	if utf8.Valid(p) {
 		return append(dst, p...)
 	}
 	for len(p) > 0 {
 		r, size := utf8.DecodeRune(p)
 		if r == utf8.RuneError && size == 1 {
-			d.invalid++
+			d.Invalid++
 		}
 		dst = utf8.AppendRune(dst, r)
 		p = p[size:]
