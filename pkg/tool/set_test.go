@@ -106,7 +106,7 @@ func search(_ context.Context, in searchIn) (searchOut, error) {
 	return searchOut{[]string{in.Query}}, nil
 }
 
-// contract: W2, W3, W4, W6, W9
+// contract: W2, W3, G40, W6, W9
 func TestAddDeclares(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")
