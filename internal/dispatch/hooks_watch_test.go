@@ -129,6 +129,7 @@ func TestCallsBeforeTheirStartAreBounded(t *testing.T) {
 	})
 }
 
+// contract: S14
 func TestConfirmationComesAfterTheGates(t *testing.T) {
 	decl := copier
 	decl.Annotations.RequiresConfirmation = true

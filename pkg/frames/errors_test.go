@@ -88,7 +88,7 @@ func TestTimeoutRetryAfter(t *testing.T) {
 // TestExecutionTexts: the message is the tool's own, attempts are told when
 // there were several, and the tool says whether to try again.
 //
-// contract: S13, S40, P20, P22, W21
+// contract: S13, P20, P22, W21
 func TestExecutionTexts(t *testing.T) {
 	said := NewError(CodeExecution, "disk full").With(func(e *Error) {
 		e.Reason, e.Retryable, e.Effect, e.RetryAfter = "disk_full", true, EffectNone, time.Second
@@ -195,7 +195,7 @@ func TestDistance(t *testing.T) {
 
 // TestCodeTable holds the closed list of codes and their defaults.
 //
-// contract: B6, W15, W16, W17, W19
+// contract: B6, W16, W17, W19, S40
 func TestCodeTable(t *testing.T) {
 	for _, c := range []struct {
 		code      Code

@@ -84,7 +84,7 @@ func (u *run) all() []string {
 	return out
 }
 
-// contract: P70, P76, P79, W41, A14
+// contract: P70, P76, P79, W41
 func TestRunOverTheBus(t *testing.T) {
 	for _, enc := range []frames.Encoding{frames.Msgpack, frames.JSON} {
 		t.Run(enc.String(), func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestCallsOfOneLockRunOneAtATime(t *testing.T) {
 	})
 }
 
-// contract: B24, W41, A33
+// contract: B24, W41
 // case: loop-15-validation-error-loops-back
 func TestWhatFailsGoesBackToTheModel(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -264,7 +264,7 @@ func TestRunsLimitOverTheBus(t *testing.T) {
 // loop3 is the default of maxIterations on wb.loop.
 const loop3 = 3
 
-// contract: A21, A31, B4, B58
+// contract: A21, B4, B58
 // case: WS-L06
 func TestAbort(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

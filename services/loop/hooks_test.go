@@ -39,7 +39,7 @@ func chain() []hook.Hook {
 	}
 }
 
-// contract: W28, W32, W30
+// contract: W28, W32, W30, P74
 func TestHooksDecideOnAModelsCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		var runs *atomic.Int32

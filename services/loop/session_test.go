@@ -28,7 +28,7 @@ func (r *rig) counted(s *tool.Set, decl frames.Declaration, run handler) *atomic
 	return &n
 }
 
-// contract: E2, P47, P74, P79, A12
+// contract: E2, P47, P74, P79
 // case: WS-L03
 func TestTurnOfASession(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -137,7 +137,7 @@ func TestQueuedTextsAndLaterTurns(t *testing.T) {
 	})
 }
 
-// contract: A31, B4, B58
+// contract: B4, B58
 // case: WS-L06, loop-05-cancelled-is-not-done
 func TestCancelOfATurn(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -189,6 +189,7 @@ func TestCancelWhileTheModelSpeaks(t *testing.T) {
 	})
 }
 
+// contract: A30, A31
 func TestCloseWaitsForTheTurn(t *testing.T) {
 	for name, test := range map[string]struct {
 		frame  frames.Frame
@@ -252,7 +253,7 @@ func TestModelThatIsNotThereEndsTheTurn(t *testing.T) {
 	})
 }
 
-// contract: B17
+// contract: B17, P71
 // case: WS-L07, WS-L08
 func TestLimitsOfATurn(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -330,7 +331,7 @@ func TestToolsOfASession(t *testing.T) {
 // Tools, tool choice and system prompt stand on every request, whatever the order in
 // which a client sent them.
 //
-// contract: P68, P69, B16, A29
+// contract: P68, P69, B16, A29, P64
 func TestEveryRequestIsAsCompleteAsTheFirst(t *testing.T) {
 	earlier := []any{map[string]any{"role": "user", "content": "before"}, map[string]any{"role": "assistant", "content": "yes"}}
 	sets := map[string][]any{
