@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -195,9 +196,10 @@ func TestCloseWaitsForTheTurn(t *testing.T) {
 		frame  frames.Frame
 		reason string
 		status session.Status
+		behind string // the call
 	}{
-		"end":   {frames.End(frames.EndCompleted), frames.EndCompleted, session.Done},
-		"abort": {frames.Abort(), frames.EndCancelled, session.Cancelled},
+		"end":   {frames.End(frames.EndCompleted), frames.EndCompleted, session.Done, "TOOL_RESULT f {}\nTEXT done"},
+		"abort": {frames.Abort(), frames.EndCancelled, session.Cancelled, "TOOL_RESULT f CANCELLED"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
@@ -214,6 +216,10 @@ func TestCloseWaitsForTheTurn(t *testing.T) {
 				h.settled()
 				if s := h.head().State; s.Status != test.status {
 					t.Errorf("the session is %s", s.Status)
+				}
+				got := strings.Join(slices.DeleteFunc(h.turn(), func(line string) bool { return strings.HasPrefix(line, "META") }), "\n")
+				if want := "TEXT go\nTOOL_CALL f\n" + test.behind + "\nEND " + test.reason; got != want {
+					t.Errorf("got:\n%s\n\nwant:\n%s", got, want)
 				}
 				h.check()
 			})
@@ -298,6 +304,32 @@ func TestLimitsOfATurn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A user turn has 50 rounds where nothing else is said, and the next turn again.
+//
+// contract: P72
+func TestRoundsOfATurn(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		var runs *atomic.Int32
+		r.tools(func(s *tool.Set) { runs = r.counted(s, frames.Declaration{Name: "f"}, after(0)) })
+		r.loop(loop.Config{})
+		r.play = func(_ context.Context, n int, _ *provider.Request) ([]provider.Event, error) {
+			return answer("", fmt.Sprintf(`f {"n":%d}`, n)), nil
+		}
+		h := r.session("s1")
+		for turn := range int32(2) {
+			h.say("go")
+			h.await(fmt.Sprint("META idle ", turn+1), 1)
+			h.settled()
+			if s := h.head().State; s.Reason != frames.EndLimit || runs.Load() != 50*(turn+1) {
+				t.Errorf("turn %d ended %q after %d calls in all", turn+1, s.Reason, runs.Load())
+			}
+		}
+		if last := r.asked()[50]; len(last.Tools) != 0 {
+			t.Error("the last request of a turn has tools")
+		}
+	})
 }
 
 func TestToolsOfASession(t *testing.T) {

@@ -56,6 +56,18 @@ func TestExportOnTheBus(t *testing.T) {
 			tools, _ = w.exported(content)[0].Content.Payload("result")
 			want(t, content, string(tools), `[]`)
 		}
+		exported := func() string {
+			tools, _ := w.exported(`{"export":"vercel","tools":["e*"]}`)[0].Content.Payload("result")
+			return string(tools)
+		}
+		for _, order := range []string{"disable", "retire"} {
+			w.order(order, `{"tool":"echo"}`)
+			want(t, order, exported(), `{}`)
+			w.order("enable", `{"tool":"echo"}`)
+			if !strings.Contains(exported(), `"echo"`) {
+				t.Errorf("enabled after %s: %s", order, exported())
+			}
+		}
 	}, func(w *world) {
 		w.serve("a", set(w.t, frames.Declaration{Name: "echo"}, gives(`{}`)))
 		w.serve("b", set(w.t, frames.Declaration{
