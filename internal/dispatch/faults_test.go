@@ -379,7 +379,7 @@ func TestFramesBehindEnd(t *testing.T) {
 
 // A second answer is counted, and changes nothing.
 //
-// contract: P52, A11
+// contract: P52, A11, B14
 func TestSecondAnswer(t *testing.T) {
 	inBubble(t, dispatch.Config{}, func(t *testing.T, w *world) {
 		w.raw("a", echo, func(nc *nats.Conn, m *nats.Msg) {

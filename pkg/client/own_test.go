@@ -150,6 +150,8 @@ func TestOwnToolThatNobodyServes(t *testing.T) {
 
 // The time-out stands in the session: it holds although its loop and its harness are
 // other ones by then.
+//
+// contract: B22
 func TestOwnToolTimesOut(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		h, l := w.harness(), w.loop()

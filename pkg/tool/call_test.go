@@ -82,7 +82,7 @@ func TestResultBesideAnError(t *testing.T) {
 // A tool that panics, or ends its goroutine, fails alone: no stack leaves, the
 // service goes on, the log has both.
 //
-// contract: P20, G51, S29
+// contract: P20, G51, S29, B14
 func TestPanicsAreErrors(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -169,7 +169,7 @@ func TestCallInfo(t *testing.T) {
 
 // What is not one whole call of the subject's tool is refused at once.
 //
-// contract: P17, B5, B14
+// contract: P17, B5
 func TestBadCalls(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")

@@ -242,6 +242,11 @@ func TestWhatFailsGoesBackToTheModel(t *testing.T) {
 			t.Errorf("offered %+v", asked[0].Tools)
 		}
 		seen := asked[1].Messages[2:]
+		for i, m := range seen {
+			if m.Role != provider.RoleTool || !m.IsError || m.ToolCallID != asked[1].Messages[1].Calls[i].ID {
+				t.Errorf("the failure of call %d goes to the model as %+v", i, m)
+			}
+		}
 		if len(seen) != 5 || !strings.Contains(seen[1].Text, "fly") || strings.Contains(strings.TrimPrefix(seen[2].Text, `Tool "nosuch"`), "hidden") {
 			t.Errorf("the model sees %+v", seen)
 		}
