@@ -38,7 +38,11 @@ func (r *router) exported(f *frames.Frame) (*export.Set, []*registry.Tool, error
 		return nil, nil, err
 	}
 	var opts []export.Option
-	if strict, ok := f.Content.Lookup("strict").Bool(); ok {
+	if v := f.Content.Lookup("strict"); !v.Absent() {
+		strict, ok := v.Bool()
+		if !ok {
+			return nil, nil, badField("strict", "want true or false")
+		}
 		opts = append(opts, export.WithStrict(strict))
 	}
 	var tools []*registry.Tool
@@ -83,12 +87,16 @@ func exportFrame(part *export.Set, tools []*registry.Tool) frames.Frame {
 
 // ofExport gives what reads arguments back that are in a format's terms; nil where
 // the caller names none.
-func ofExport(name string) func(*frames.Declaration, json.RawMessage) json.RawMessage {
+func ofExport(exported frames.Raw) (func(*frames.Declaration, json.RawMessage) json.RawMessage, error) {
+	if exported.Absent() {
+		return nil, nil
+	}
+	name, _ := exported.Text()
 	format, err := export.ParseFormat(name)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	return func(d *frames.Declaration, args json.RawMessage) json.RawMessage {
 		return json.RawMessage(export.OwnArguments(format, d.Schema, string(args)))
-	}
+	}, nil
 }

@@ -88,7 +88,7 @@ func TestExportThatIsRefused(t *testing.T) {
 		for content, code := range map[string]frames.Code{
 			`{"export":"yaml"}`: frames.CodeValidationInput, `{"export":7}`: frames.CodeValidationInput,
 			`{"export":"mcp","tools":["["]}`: frames.CodeValidationInput, `{"export":"mcp","tools":[7]}`: frames.CodeValidationInput,
-			`{"export":"openai"}`: frames.CodeTooLarge,
+			`{"export":"openai"}`: frames.CodeTooLarge, `{"export":"mcp","strict":"yes"}`: frames.CodeValidationInput,
 		} {
 			want(t, content, frames.CodeOf(w.list(`{"type":"DESCRIBE","content":` + content + `}`)[0].Err()), code)
 		}
@@ -152,6 +152,9 @@ func TestCallOfAnExportedTool(t *testing.T) {
 		key, _, _ = strings.Cut(key, `"`)
 		if key == "filter[id]" {
 			t.Errorf("exported as %s", tools)
+		}
+		for _, format := range []string{"yaml", ""} {
+			want(t, "of no format: "+format, said(`{"filter[id]":"a"}`, format), string(frames.CodeValidationInput))
 		}
 		want(t, "keys", said(`{"`+key+`":"a","limit":1}`, "anthropic"), `{"filter[id]":"a","limit":1}`)
 	}, func(w *world) {
