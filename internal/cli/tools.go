@@ -52,6 +52,7 @@ func (cmd *toolsListCmd) Run(c *console) error {
 		}
 		if len(tools) == 0 {
 			c.say("%s", client.PromptText(nil))
+			c.note("Serve some: weavebus up --workspace DIR, or a tool of your own as in examples/hello-tool.")
 			return nil
 		}
 		return c.tableOfTools(tools)

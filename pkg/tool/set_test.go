@@ -106,7 +106,7 @@ func search(_ context.Context, in searchIn) (searchOut, error) {
 	return searchOut{[]string{in.Query}}, nil
 }
 
-// contract: W2, W3, W4, W9, G40
+// contract: W2, W3, W9, G40
 func TestAddDeclares(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")

@@ -77,6 +77,9 @@ func baseName(dir string) string {
 	return filepath.Base(dir)
 }
 
+// Check gives what [New]'s service would refuse of its configuration, before it runs.
+func (c Config) Check() error { return c.withDefaults().validate() }
+
 func (c Config) validate() error {
 	if len(c.Workspaces) == 0 {
 		return invalid("Workspaces: none given")
