@@ -59,7 +59,7 @@ func callFrom(q *bus.Request) (dispatch.Call, *frames.Frame, error) {
 	c.Workspace = f.Metadata.Text("workspace")
 	c.Depth = int(f.Metadata.Int("depth"))
 	c.Timeout = time.Duration(min(max(f.Metadata.Int("timeoutMs"), 0), frames.MaxTimeout.Milliseconds())) * time.Millisecond
-	if c.Translate, err = ofExport(f.Metadata.Get("exported")); err != nil {
+	if err := readExport(&c, f.Metadata.Get("exported")); err != nil {
 		return c, nil, err
 	}
 	return c, f, readArguments(&c, f)

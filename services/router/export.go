@@ -3,6 +3,7 @@ package router
 import (
 	"encoding/json"
 
+	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/internal/registry"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -85,18 +86,19 @@ func exportFrame(part *export.Set, tools []*registry.Tool) frames.Frame {
 	})
 }
 
-// ofExport gives what reads arguments back that are in a format's terms; nil where
-// the caller names none.
-func ofExport(exported frames.Raw) (func(*frames.Declaration, json.RawMessage) json.RawMessage, error) {
+// readExport takes the format in whose terms a call's arguments are, if the caller
+// names one: they are read back from it.
+func readExport(c *dispatch.Call, exported frames.Raw) error {
 	if exported.Absent() {
-		return nil, nil
+		return nil
 	}
 	name, _ := exported.Text()
 	format, err := export.ParseFormat(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return func(d *frames.Declaration, args json.RawMessage) json.RawMessage {
+	c.Translate = func(d *frames.Declaration, args json.RawMessage) json.RawMessage {
 		return json.RawMessage(export.OwnArguments(format, d.Schema, string(args)))
-	}, nil
+	}
+	return nil
 }
