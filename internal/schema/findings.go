@@ -21,21 +21,21 @@ type finding struct {
 }
 
 // leaves walks to what really went wrong.
-func leaves(e *jsonschema.ValidationError) []finding {
+func (d describer) leaves(e *jsonschema.ValidationError) []finding {
 	self := finding{at: e.InstanceLocation, kind: e.ErrorKind, node: e.SchemaURL}
 	switch k := e.ErrorKind.(type) {
 	case nil:
 		return nil
 	case *kind.Schema, *kind.Group, *kind.AllOf, *kind.Reference:
-		return leavesOf(e.Causes)
+		return d.leavesOf(e.Causes)
 	case *kind.AnyOf:
-		return choice(self, e.Causes)
+		return d.choice(self, e.Causes)
 	case *kind.OneOf:
 		if len(k.Subschemas) == 0 {
-			return choice(self, e.Causes)
+			return d.choice(self, e.Causes)
 		}
 	case *kind.PropertyNames:
-		self.forms = [][]finding{leavesOf(e.Causes)}
+		self.forms = [][]finding{d.leavesOf(e.Causes)}
 	case *kind.Format:
 		if enum, ok := asEnum(k); ok {
 			self.kind = enum
@@ -44,10 +44,10 @@ func leaves(e *jsonschema.ValidationError) []finding {
 	return []finding{self}
 }
 
-func leavesOf(causes []*jsonschema.ValidationError) []finding {
+func (d describer) leavesOf(causes []*jsonschema.ValidationError) []finding {
 	out := make([]finding, 0, len(causes))
 	for _, c := range causes {
-		out = append(out, leaves(c)...)
+		out = append(out, d.leaves(c)...)
 	}
 	return out
 }
@@ -55,11 +55,13 @@ func leavesOf(causes []*jsonschema.ValidationError) []finding {
 // choice reduces the failures of all branches of an anyOf or oneOf to what
 // helps: the types or values that would do, else the failures of the branch
 // that was nearest, else the forms there are.
-func choice(self finding, branches []*jsonschema.ValidationError) []finding {
+func (d describer) choice(self finding, branches []*jsonschema.ValidationError) []finding {
 	forms := make([][]finding, 0, len(branches))
+	fits := make([]likeness, 0, len(branches))
 	for _, b := range branches {
-		if f := leaves(b); len(f) > 0 {
+		if f := d.leaves(b); len(f) > 0 {
 			forms = append(forms, f)
+			fits = append(fits, d.likeness(self, b))
 		}
 	}
 	if f, ok := mergedTypes(self, forms); ok {
@@ -68,7 +70,7 @@ func choice(self finding, branches []*jsonschema.ValidationError) []finding {
 	if f, ok := mergedValues(self, forms); ok {
 		return []finding{f}
 	}
-	if nearest := nearestForm(self, forms); nearest >= 0 {
+	if nearest := nearestForm(self, forms, fits); nearest >= 0 {
 		return forms[nearest]
 	}
 	self.forms = forms
@@ -146,14 +148,17 @@ func wanted(k jsonschema.ErrorKind) []any {
 	return nil
 }
 
-// nearestForm gives the branch that fails least, or -1 if several do.
-func nearestForm(self finding, forms [][]finding) int {
-	best, bestScore, tied := -1, 0, false
+// nearestForm gives the branch that fails least, of those the one that names most
+// of the value's members, or -1 if several do.
+func nearestForm(self finding, forms [][]finding, fits []likeness) int {
+	best, tied := -1, false
+	var least likeness
 	for i, form := range forms {
-		switch s := score(self, form); {
-		case best < 0 || s < bestScore:
-			best, bestScore, tied = i, s, false
-		case s == bestScore:
+		s := likeness{strange: score(self, form) + fits[i].strange, named: fits[i].named}
+		switch c := s.compare(least); {
+		case best < 0 || c < 0:
+			best, least, tied = i, s, false
+		case c == 0:
 			tied = true
 		}
 	}
@@ -161,6 +166,32 @@ func nearestForm(self finding, forms [][]finding) int {
 		return -1
 	}
 	return best
+}
+
+// likeness is how many members of a value a branch names, and how many it does not.
+type likeness struct{ strange, named int }
+
+func (l likeness) compare(than likeness) int {
+	return cmp.Or(cmp.Compare(l.strange, than.strange), cmp.Compare(than.named, l.named))
+}
+
+// likeness is 0 for a branch that names no members.
+func (d describer) likeness(self finding, branch *jsonschema.ValidationError) (l likeness) {
+	node := d.nodes[branch.SchemaURL]
+	for hops := 0; node != nil && node.Ref != nil && hops < 8; hops++ {
+		node = node.Ref
+	}
+	if node == nil || len(node.Properties) == 0 {
+		return l
+	}
+	for _, key := range d.keys(self) {
+		if node.Properties[key] != nil {
+			l.named++
+		} else {
+			l.strange++
+		}
+	}
+	return l
 }
 
 // score weighs how far a branch is from the value: a type or constant that
