@@ -58,10 +58,11 @@ func (d describer) leavesOf(causes []*jsonschema.ValidationError) []finding {
 func (d describer) choice(self finding, branches []*jsonschema.ValidationError) []finding {
 	forms := make([][]finding, 0, len(branches))
 	fits := make([]likeness, 0, len(branches))
-	for _, b := range branches {
+	schemas := d.branchesOf(self)
+	for i, b := range branches {
 		if f := d.leaves(b); len(f) > 0 {
 			forms = append(forms, f)
-			fits = append(fits, d.likeness(self, b))
+			fits = append(fits, d.likeness(self, branchAt(schemas, i)))
 		}
 	}
 	if f, ok := mergedTypes(self, forms); ok {
@@ -175,17 +176,36 @@ func (l likeness) compare(than likeness) int {
 	return cmp.Or(cmp.Compare(l.strange, than.strange), cmp.Compare(than.named, l.named))
 }
 
-// likeness is 0 for a branch that names no members.
-func (d describer) likeness(self finding, branch *jsonschema.ValidationError) (l likeness) {
-	node := d.nodes[branch.SchemaURL]
-	for hops := 0; node != nil && node.Ref != nil && hops < 8; hops++ {
-		node = node.Ref
+// branchesOf gives the schemas of a choice, in the order in which their failures
+// come: all of them fail where none fits.
+func (d describer) branchesOf(self finding) []*jsonschema.Schema {
+	node := d.nodes[self.node]
+	if node == nil {
+		return nil
 	}
-	if node == nil || len(node.Properties) == 0 {
+	if _, ok := self.kind.(*kind.OneOf); ok {
+		return node.OneOf
+	}
+	return node.AnyOf
+}
+
+func branchAt(list []*jsonschema.Schema, i int) *jsonschema.Schema {
+	if i < len(list) {
+		return list[i]
+	}
+	return nil
+}
+
+// likeness is 0 for a branch that names no members.
+func (d describer) likeness(self finding, branch *jsonschema.Schema) (l likeness) {
+	for hops := 0; branch != nil && branch.Ref != nil && hops < 8; hops++ {
+		branch = branch.Ref
+	}
+	if branch == nil || len(branch.Properties) == 0 {
 		return l
 	}
 	for _, key := range d.keys(self) {
-		if node.Properties[key] != nil {
+		if branch.Properties[key] != nil {
 			l.named++
 		} else {
 			l.strange++
