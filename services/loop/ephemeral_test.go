@@ -202,6 +202,44 @@ func TestWhatFailsGoesBackToTheModel(t *testing.T) {
 	})
 }
 
+// A tool that an operator switched off is not offered, and a call of it is DISABLED
+// for a loop too; one that was retired is not there.
+//
+// contract: W34, B54
+func TestToolsThatAreSwitchedOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.tools(func(s *tool.Set) {
+			for _, name := range []string{"on", "off", "gone"} {
+				r.add(s, frames.Declaration{Name: name, Schema: anything}, after(time.Second))
+			}
+		})
+		r.loop(loop.Config{})
+		js := r.mesh.JetStream(t, "router")
+		for name, setting := range map[string]string{"off": `{"disabled":true}`, "gone": `{"retired":true}`} {
+			_, err := js.Publish(t.Context(), "$KV.WB_TOOLS."+name, []byte(setting))
+			r.must(err)
+		}
+		synctest.Wait()
+		r.play = script(answer("", "on {}", "off {}", "gone {}"), answer("done"))
+		r.want(r.start(frames.JSON, "").all(), `
+			META streamId
+			TOOL_CALL on
+			TOOL_CALL off
+			TOOL_CALL gone
+			META usage stopReason
+			TOOL_RESULT off DISABLED
+			TOOL_RESULT gone NOT_FOUND
+			TOOL_RESULT on {}
+			TEXT done
+			META usage stopReason
+			END completed`)
+		asked := r.asked()
+		if len(asked[0].Tools) != 1 || asked[0].Tools[0].Name != "on" {
+			t.Errorf("offered %+v", asked[0].Tools)
+		}
+	})
+}
+
 // contract: P72, P73, P78, B17, B18
 // case: WS-L07
 func TestRunsLimitOverTheBus(t *testing.T) {

@@ -2,8 +2,6 @@ package router
 
 import (
 	"encoding/json"
-	"path"
-	"slices"
 
 	"github.com/weavebus/weavebus/internal/registry"
 	"github.com/weavebus/weavebus/pkg/bus"
@@ -35,7 +33,7 @@ func (r *router) exported(f *frames.Frame) (*export.Set, []*registry.Tool, error
 	if err != nil {
 		return nil, nil, err
 	}
-	patterns, err := exportPatterns(f.Content.Lookup("tools"))
+	patterns, err := patternsFrom(f)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,35 +49,10 @@ func (r *router) exported(f *frames.Frame) (*export.Set, []*registry.Tool, error
 		}
 	}
 	if f.Name != "" && len(list) == 0 {
-		return nil, nil, frames.NotFound(f.Name, nil)
+		return nil, nil, r.d.Registry().Unserved(f.Name)
 	}
 	set, err := export.Export(format, list, opts...)
 	return set, tools, err
-}
-
-// maxPatterns bounds the patterns of one request.
-const maxPatterns = 1000
-
-func exportPatterns(v frames.Raw) ([]string, error) {
-	if v.Len() > maxPatterns {
-		return nil, frames.Limit("patterns of an export", maxPatterns)
-	}
-	var out []string
-	for item := range v.Items() {
-		p, ok := item.Text()
-		if _, err := path.Match(p, ""); err != nil || !ok {
-			return nil, frames.NewError(frames.CodeValidationInput, "tools: %.80q is no name or pattern", p)
-		}
-		out = append(out, p)
-	}
-	return out, nil
-}
-
-func wanted(patterns []string, name string) bool {
-	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
-		ok, err := path.Match(p, name)
-		return ok && err == nil
-	})
 }
 
 // exportFrame says what a part of an export holds: the tools, the own names of those

@@ -121,7 +121,10 @@ func TestRefusedToolsInAList(t *testing.T) {
 		refused := w.call("loads", `{}`).failure(frames.CodeUnavailable)
 		want(t, "reason", refused.Reason, "bad_schema")
 		want(t, "retryable", refused.Retryable, false)
-		w.call("long", `{}`).failure(frames.CodeNotFound)
+		refused = w.call("long", `{}`).failure(frames.CodeUnavailable)
+		want(t, "reason", refused.Reason, "bad_declaration")
+		want(t, "retryable", refused.Retryable, false)
+		want(t, "place", refused.Issues[0].Path, "/description")
 	}, func(w *world) {
 		w.serve("a", set(w.t, frames.Declaration{Name: "echo"}, gives(`{}`)))
 		local, you := w.bus("local"), w.bus("you")
