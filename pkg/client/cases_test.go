@@ -356,3 +356,29 @@ func TestTextsOfSeveralClients(t *testing.T) {
 		}
 	})
 }
+
+// The call of a loop that dies is not under way for ever: another takes the session
+// over, and the model is told.
+//
+// case: WS-H17, WS-H01
+func TestCallOfALoopThatDies(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.harness()
+		l := w.loop()
+		w.echoes(20*time.Minute, "act")
+		w.play = rounds(says("", "act"), says("done"))
+		c := w.session(w.Client, "fake/m")
+		c.send(frames.Text("go"))
+		c.until("executing", 1)
+		<-time.After(3 * time.Second) // virtual time: it runs
+		w.loop()
+		start := time.Now()
+		l.crash()
+		c.until("result act INTERRUPTED", 1)
+		if took := time.Since(start); took > 30*time.Second {
+			t.Errorf("told after %v", took)
+		}
+		c.until("idle", 2)
+		w.history()
+	})
+}
