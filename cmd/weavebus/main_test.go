@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,11 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/weavebus/weavebus/internal/natsd"
+	"github.com/weavebus/weavebus/pkg/bus"
+	"github.com/weavebus/weavebus/pkg/client"
+	"github.com/weavebus/weavebus/pkg/frames"
 )
 
 func TestMain(m *testing.M) {
@@ -33,7 +39,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Deadline:            time.Now().Add(2 * time.Minute), // a command that hangs is a failure, not a wait
+		Deadline:            time.Now().Add(5 * time.Minute), // a command that hangs is a failure, not a wait
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir+"/home")
 			env.Setenv("XDG_STATE_HOME", env.WorkDir+"/home/state")
@@ -46,7 +52,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"mesh": meshUp, "exits": exits, "stop": meshStop, "await": await, "retry": retry, "web": web,
+			"mesh": meshUp, "exits": exits, "halt": meshHalt, "await": await, "begin": begin, "server": server,
+			"retry": retry, "web": web,
 			"policy": policy,
 		},
 	})
@@ -99,9 +106,9 @@ func (m *meshProcess) stop() error {
 	return err
 }
 
-// meshStop ends the mesh with SIGTERM, or with the signal that is named (kill),
+// meshHalt ends the mesh with SIGTERM, or with the signal that is named (kill),
 // and fails if it does not exit 0 after SIGTERM.
-func meshStop(ts *testscript.TestScript, _ bool, args []string) {
+func meshHalt(ts *testscript.TestScript, _ bool, args []string) {
 	found, ok := meshes.Load(ts)
 	if !ok {
 		ts.Fatalf("no mesh was started")
@@ -170,6 +177,36 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%s did not come", args[0])
 		}
 	}
+}
+
+// server runs a NATS server without streams and services until the script's end.
+func server(ts *testscript.TestScript, _ bool, _ []string) {
+	ctx := context.Background()
+	dir := ts.MkAbs("server")
+	s, err := natsd.Start(ctx, natsd.Config{StateDir: dir})
+	ts.Check(err)
+	ts.Setenv("URL", s.ClientURL())
+	ts.Setenv("STATE", dir)
+	ts.Defer(func() { ts.Check(s.Shutdown(ctx)) })
+}
+
+// begin starts a session on the mesh, and says nothing to it.
+func begin(ts *testscript.TestScript, _ bool, args []string) {
+	ctx := context.Background()
+	conn, err := bus.Connect(ctx, bus.Dial{URL: ts.Getenv("URL"), Identity: "me", SeedFile: ts.Getenv("STATE") + "/keys/me.nk"})
+	ts.Check(err)
+	defer conn.Close()
+	s, err := client.New(conn).Session(ctx, args[0])
+	ts.Check(err)
+	_, err = s.Send(ctx, frames.Param("workspace", "ws"), frames.Param("task", "wait"), frames.Start())
+	ts.Check(err)
+	for f, err := range s.Frames(ctx, 0) {
+		ts.Check(err)
+		if f.Type == frames.TypeStart {
+			break
+		}
+	}
+	ts.Check(s.Close())
 }
 
 // retry runs a command until what it prints matches a pattern: retry PATTERN COMMAND ARGS.

@@ -32,7 +32,7 @@ func main() {
 	check(err)
 	tools := tool.NewSet("hello")
 	check(tool.Add(tools, "greet", greet, tool.Description("Greets a person."), tool.ReplaySafe()))
-	check(tool.Serve(ctx, conn, tools))
+	check(tool.Serve(ctx, conn, tools, tool.OnReady(func() { log.Print("serving greet; Ctrl-C stops it") })))
 	conn.Close()
 	stop()
 }

@@ -48,6 +48,10 @@ type Config struct {
 	// OnReady is called once, when all services are ready. Default: nothing.
 	OnReady func()
 
+	// OnDrain is called for each stage that is asked to end, with the services of
+	// it that still run; it must not block. Default: nothing.
+	OnDrain func(services []string)
+
 	// Log gets what happens to the services. Default: nothing is logged.
 	Log *slog.Logger
 }
@@ -64,6 +68,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnReady == nil {
 		c.OnReady = func() {}
+	}
+	if c.OnDrain == nil {
+		c.OnDrain = func([]string) {}
 	}
 	if c.OnAdmin == nil {
 		c.OnAdmin = func(net.Addr) {}

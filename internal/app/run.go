@@ -163,8 +163,15 @@ func (r *runner) down() {
 
 // drain asks services to end and waits for them; false: the work was cancelled first.
 func (r *runner) drain(services []*service) bool {
+	var names []string
 	for _, s := range services {
+		if s.running() {
+			names = append(names, s.Name)
+		}
 		s.cancel(context.Cause(r.stopping))
+	}
+	if len(names) > 0 {
+		r.cfg.OnDrain(names)
 	}
 	for _, s := range services {
 		if !s.started {

@@ -329,3 +329,20 @@ func TestWrongConfig(t *testing.T) {
 		wantError(t, app.Run(t.Context(), cfg), frames.CodeValidationInput, 1, says)
 	}
 }
+
+// Who watches the stop hears of each stage as it is asked to end.
+func TestOnDrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		var asked [][]string
+		r := begin(t, app.Config{OnDrain: func(services []string) { asked = append(asked, services) }},
+			j.worker("harness", app.StageHarness, time.Second), j.worker("router", app.StageRouter, 0), j.worker("llm", app.StageTools, 0))
+		<-time.After(time.Minute)
+		r.signal()
+		if err := <-r.result; err != nil {
+			t.Error(err)
+		}
+		want(t, "asked to end", asked, [][]string{{"router"}, {"llm"}, {"harness"}})
+	})
+}

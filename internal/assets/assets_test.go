@@ -89,7 +89,11 @@ func TestEnsureMakesTheTable(t *testing.T) {
 		},
 		"LAB_CATALOG": {
 			Subjects: "lab.announce.>", Storage: jetstream.MemoryStorage, Discard: jetstream.DiscardOld,
-			PerSubject: 1, MaxBytes: -1, MaxAge: 10 * time.Minute, NoAck: true, Replicas: 1, Schema: "1",
+			PerSubject: 1, MaxBytes: 128 << 20, MaxAge: 10 * time.Minute, NoAck: true, Replicas: 1, Schema: "1",
+		},
+		"KV_LAB_TOOLS": {
+			Subjects: "$KV.LAB_TOOLS.>", Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
+			PerSubject: 1, MaxBytes: -1, Rollup: true, DenyDelete: true, Replicas: 1, Schema: "1",
 		},
 	}
 	got := map[string]settings{}

@@ -13,6 +13,10 @@ const (
 	harnessAckPending = 2_000
 	loopAckPending    = 1_000
 	catalogMaxAge     = 10 * time.Minute
+	catalogMaxBytes   = 128 << 20 // of memory, for all announcements
+	maxAnnouncement   = 512 << 10
+	maxDecisions      = 100_000 // tools that operators decided about
+	maxDecision       = 16 << 10
 	dedupeWindow      = 2 * time.Minute
 )
 

@@ -50,5 +50,16 @@ func InStream(prefix string) string { return Upper(prefix) + "_IN" }
 // RunStream names the work queue of sessions that have work to do.
 func RunStream(prefix string) string { return Upper(prefix) + "_RUN" }
 
+// ToolsBucket names the KV bucket with one key, the tool's name, for what operators
+// decided about a tool.
+func ToolsBucket(prefix string) string { return Upper(prefix) + "_TOOLS" }
+
+// ToolsStream names the stream under [ToolsBucket].
+func ToolsStream(prefix string) string { return "KV_" + ToolsBucket(prefix) }
+
+// ToolSubject is the subject of a tool's key in the stream under [ToolsBucket];
+// "*" stands for any.
+func ToolSubject(prefix, tool string) string { return "$KV." + ToolsBucket(prefix) + "." + tool }
+
 // CatalogStream names the memory stream of announced tools.
 func CatalogStream(prefix string) string { return Upper(prefix) + "_CATALOG" }

@@ -15,7 +15,7 @@ import (
 func Stream(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	stream, err := js.Stream(ctx, name)
 	if err != nil {
-		return nil, asError(err, name)
+		return nil, refusedOr(js, asError(err, name), name)
 	}
 	if err := checkSchema(stream); err != nil {
 		return nil, err
@@ -56,6 +56,16 @@ const (
 	errReplicasNeedCluster   = 10074
 	errNameInUse             = 10058
 )
+
+// refusedOr is DENIED where the request got no answer because the server refused
+// it, which it says on the connection only.
+func refusedOr(js jetstream.JetStream, err error, what string) error {
+	if frames.CodeOf(err) != frames.CodeUnavailable || !errors.Is(js.Conn().LastError(), nats.ErrPermissionViolation) {
+		return err
+	}
+	return frames.NewError(frames.CodeDenied, "identity %s may not use %s with this key: check that it is the key of %s",
+		js.Conn().Opts.Name, what, js.Conn().Opts.Name)
+}
 
 // asError gives an error of JetStream the code that it leaves with.
 func asError(err error, what string) error {

@@ -14,6 +14,7 @@ func table(c Config) []asset {
 		{stream: inbox(c), consumer: durable(HarnessDurable, harnessAckPending)},
 		{stream: runQueue(c), consumer: durable(LoopDurable, loopAckPending)},
 		{stream: catalog(c)},
+		{stream: tools(c)},
 	}
 }
 
@@ -70,9 +71,29 @@ func catalog(c Config) jetstream.StreamConfig {
 		Subjects:          []string{c.Prefix + ".announce.>"},
 		Storage:           jetstream.MemoryStorage,
 		MaxMsgsPerSubject: 1,
+		MaxMsgSize:        maxAnnouncement,
+		MaxBytes:          catalogMaxBytes,
 		MaxAge:            catalogMaxAge,
 		Discard:           jetstream.DiscardOld,
 		NoAck:             true,
+	}
+}
+
+// tools is a KV bucket that keeps the last value of each key, read from the
+// leader: a switched off tool is off for all.
+func tools(c Config) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:              ToolsStream(c.Prefix),
+		Description:       "what operators decided about tools: one key each",
+		Subjects:          []string{ToolSubject(c.Prefix, ">")},
+		Storage:           jetstream.FileStorage,
+		MaxMsgsPerSubject: 1,
+		MaxMsgs:           maxDecisions,
+		MaxMsgSize:        maxDecision,
+		Discard:           jetstream.DiscardNew,
+		Duplicates:        dedupeWindow,
+		AllowRollup:       true,
+		DenyDelete:        true,
 	}
 }
 

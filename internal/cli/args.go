@@ -2,37 +2,69 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
-// toolArguments makes the arguments of a call from the command line: key=value
-// pairs that are typed by the tool's schema, key:=json pairs taken as they are, or
-// one JSON text (raw, "-" reads stdin).
-func toolArguments(schema json.RawMessage, pairs []string, raw string, stdin io.Reader, limit int) (json.RawMessage, error) {
-	if raw == "" {
-		return pairArguments(schema, pairs)
+// maxArguments is what a shipped server takes inline.
+const maxArguments = 4 << 20
+
+// inputLimit is how long a program may take to write all of the input.
+const inputLimit = time.Minute
+
+// readInput reads stdin to its end. What is too long is TOO_LARGE; input that
+// does not end is wrong use. A person at a terminal may take their time.
+func (c *console) readInput(ctx context.Context, what string, most int) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
 	}
-	if len(pairs) > 0 {
-		return nil, usageError("give key=value pairs or --args, not both")
+	got := make(chan result, 1)
+	go func() {
+		text, err := io.ReadAll(io.LimitReader(c.in, int64(most)+1))
+		got <- result{text, err}
+	}()
+	var late <-chan time.Time
+	if !c.inLive {
+		timer := time.NewTimer(inputLimit)
+		defer timer.Stop()
+		late = timer.C
 	}
-	text := []byte(raw)
-	if raw == "-" {
-		var err error
-		if text, err = io.ReadAll(io.LimitReader(stdin, int64(limit)+1)); err != nil {
-			return nil, frames.NewError(frames.CodeValidationInput, "cannot read the arguments: %w", err)
-		}
+	select {
+	case r := <-got:
+		return checkInput(r.text, r.err, what, most)
+	case <-late:
+		return nil, usageError("%s: stdin did not end within %v", what, inputLimit)
+	case <-ctx.Done():
+		return nil, frames.AsError(context.Cause(ctx))
 	}
-	if len(text) > limit {
-		return nil, frames.NewError(frames.CodeTooLarge, "arguments are over the limit of %d bytes", limit)
+}
+
+func checkInput(text []byte, err error, what string, most int) ([]byte, error) {
+	switch {
+	case err != nil:
+		return nil, usageError("%s: cannot read stdin: %w", what, err)
+	case len(text) > most:
+		return nil, tooLong(most)
 	}
+	return text, nil
+}
+
+func tooLong(most int) error {
+	return frames.NewError(frames.CodeTooLarge, "input is over the limit of %d bytes", most)
+}
+
+// jsonArguments takes the arguments of a call as one JSON text.
+func jsonArguments(text []byte) (json.RawMessage, error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
-		text = []byte("{}")
+		return nil, usageError("--args: stdin is empty; no arguments are {}")
 	}
 	if !json.Valid(text) {
 		var v any

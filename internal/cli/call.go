@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -13,11 +15,11 @@ import (
 
 // callCmd calls a tool.
 type callCmd struct {
-	Tool      string        `arg:"" help:"Tool to call."`
-	Pairs     []string      `arg:"" optional:"" name:"arguments" help:"Arguments: key=value (typed by the tool's schema) or key:=json."`
-	Args      string        `name:"args" placeholder:"JSON" help:"All arguments as one JSON object; - reads it from stdin."`
-	Workspace string        `name:"workspace" short:"w" placeholder:"NAME|DIR" help:"Workspace that the call is about. A folder is served for the call where no mesh does."`
-	Timeout   time.Duration `name:"timeout" help:"Shorten the tool's time-out."`
+	Tool      string         `arg:"" help:"Tool to call."`
+	Pairs     []string       `arg:"" optional:"" name:"arguments" help:"Arguments: key=value (typed by the tool's schema) or key:=json."`
+	Args      string         `name:"args" placeholder:"JSON" help:"All arguments as one JSON object; - reads it from stdin."`
+	Workspace string         `name:"workspace" short:"w" placeholder:"NAME|DIR" help:"Workspace that the call is about. A folder is served for the call where no mesh does."`
+	Timeout   *time.Duration `name:"timeout" placeholder:"DURATION" help:"Shorten the tool's time-out."`
 }
 
 // Help is shown under --help.
@@ -34,58 +36,98 @@ The output of a running tool goes to stderr, its result to stdout.`
 func (cmd *callCmd) Run(c *console) error {
 	ctx, stop := c.context()
 	defer stop()
+	args, err := cmd.given(ctx, c)
+	if err != nil {
+		return err
+	}
 	m, err := c.open(ctx, cmd.Workspace)
 	if err != nil {
 		return err
 	}
 	defer m.close()
-	return cmd.call(ctx, c, m)
+	return cmd.call(ctx, c, m, args)
 }
 
-func (cmd *callCmd) call(ctx context.Context, c *console, m *mesh) error {
-	schema, err := cmd.schema(ctx, m)
-	if err != nil {
-		return err
+// given reads the arguments of --args; nil where there are pairs, or none.
+func (cmd *callCmd) given(ctx context.Context, c *console) (json.RawMessage, error) {
+	text := []byte(cmd.Args)
+	switch cmd.Args {
+	case "":
+		return nil, nil
+	case "-":
+		var err error
+		if text, err = c.readInput(ctx, "--args -", maxArguments); err != nil {
+			return nil, err
+		}
 	}
-	args, err := toolArguments(schema, cmd.Pairs, cmd.Args, c.in, m.client.Conn().InlineLimit())
-	if err != nil {
-		return err
+	return jsonArguments(text)
+}
+
+func (cmd *callCmd) call(ctx context.Context, c *console, m *mesh, args json.RawMessage) error {
+	if most := m.client.Conn().InlineLimit(); len(args) > most {
+		return tooLong(most)
 	}
-	opts := []client.CallOption{client.OnFrame(c.toolOutput)}
+	if len(cmd.Pairs) > 0 {
+		t, err := m.client.Tool(ctx, cmd.Tool)
+		if err != nil {
+			return err
+		}
+		if args, err = pairArguments(t.Schema, cmd.Pairs); err != nil {
+			return err
+		}
+	}
+	var opts []client.CallOption
 	if m.workspace != "" {
 		opts = append(opts, client.WithWorkspace(m.workspace))
 	}
-	if cmd.Timeout > 0 {
-		opts = append(opts, client.WithTimeout(cmd.Timeout))
+	if cmd.Timeout != nil {
+		opts = append(opts, client.WithTimeout(*cmd.Timeout))
 	}
-	res, err := m.client.Call(ctx, cmd.Tool, args, opts...)
-	if err != nil {
-		return err
-	}
-	return c.printResult(res)
+	return c.showCall(m.client.CallStream(ctx, cmd.Tool, args, opts...))
 }
 
-// schema asks for the tool's schema where the arguments need one.
-func (cmd *callCmd) schema(ctx context.Context, m *mesh) ([]byte, error) {
-	if len(cmd.Pairs) == 0 {
-		return nil, nil
+// showCall shows what a running tool says, and its result.
+func (c *console) showCall(call iter.Seq2[frames.Frame, error]) error {
+	var out toolOutput
+	for f, err := range call {
+		if err != nil {
+			out.end(c)
+			return err
+		}
+		if f.Type != frames.TypeToolResult {
+			out.show(c, &f)
+			continue
+		}
+		out.end(c)
+		res, err := f.Result()
+		if err != nil {
+			return err
+		}
+		return c.printResult(res)
 	}
-	t, err := m.client.Tool(ctx, cmd.Tool)
-	if err != nil {
-		return nil, err
-	}
-	return t.Schema, nil
+	return frames.NewError(frames.CodeNoResult, "the call ended without a result")
 }
 
-// toolOutput shows what a running tool says.
-func (c *console) toolOutput(f frames.Frame) {
-	switch {
+// toolOutput is what a running tool says, on stderr.
+type toolOutput struct{ open bool } // open: the line is not ended
+
+func (o *toolOutput) show(c *console, f *frames.Frame) {
+	switch text := f.Text(); {
 	case c.JSON:
-	case f.Type == frames.TypeText:
-		fmt.Fprint(c.err, f.Text())
 	case f.Type == frames.TypeProgress:
-		c.note("%s", progressLine(&f))
+		o.end(c)
+		c.note("%s", progressLine(f))
+	case text != "":
+		fmt.Fprint(c.err, text)
+		o.open = !strings.HasSuffix(text, "\n")
 	}
+}
+
+func (o *toolOutput) end(c *console) {
+	if o.open {
+		c.note("")
+	}
+	o.open = false
 }
 
 // progressLine gives "1/2 reading", as far as a PROGRESS says.

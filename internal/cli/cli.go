@@ -10,12 +10,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
 	"github.com/weavebus/weavebus/internal/app"
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -45,18 +48,23 @@ type commands struct {
 
 // globals are the flags that every command has.
 type globals struct {
+	meshFlags `group:"Mesh"`
 	models    `group:"Models"`
 	hookFlags `group:"Hooks"`
 
-	NATS     string `name:"nats" placeholder:"URL" help:"NATS server to use. Default: the mesh that runs on the state folder, else one started in this process." env:"WEAVEBUS_NATS"`
-	Nkey     string `name:"nkey" placeholder:"FILE" help:"File with the nkey seed of the identity. Default: that of the state folder." env:"WEAVEBUS_NKEY"`
-	As       string `name:"as" placeholder:"CALLER" help:"Caller to speak as." default:"me" env:"WEAVEBUS_AS"`
-	Prefix   string `name:"prefix" help:"Prefix of the mesh's subjects." default:"wb" env:"WEAVEBUS_PREFIX"`
-	Mesh     string `name:"mesh" help:"Name of the mesh: it chooses the state folder." default:"default" env:"WEAVEBUS_MESH"`
-	State    string `name:"state" placeholder:"DIR" help:"State folder. Default: $XDG_STATE_HOME/weavebus/MESH, or ~/.local/state/weavebus/MESH." env:"WEAVEBUS_STATE"`
 	Config   string `name:"config" placeholder:"FILE" help:"YAML file with flags by their names. Default: $XDG_CONFIG_HOME/weavebus/config.yaml, if it is there." env:"WEAVEBUS_CONFIG"`
 	JSON     bool   `name:"json" help:"Print for machines: one JSON value, or one a line." env:"WEAVEBUS_JSON"`
 	LogLevel string `name:"log-level" help:"Log at this level and above (debug, info, warn, error)." enum:"debug,info,warn,error" default:"warn" env:"WEAVEBUS_LOG_LEVEL"`
+}
+
+// meshFlags say which mesh, and who speaks to it.
+type meshFlags struct {
+	NATS   string `name:"nats" placeholder:"URL" help:"NATS server to use. Default: the mesh that runs on the state folder, else one started in this process." env:"WEAVEBUS_NATS"`
+	Nkey   string `name:"nkey" placeholder:"FILE" help:"File with the nkey seed of the identity. Default: that of the state folder." env:"WEAVEBUS_NKEY"`
+	As     string `name:"as" placeholder:"CALLER" help:"Caller to speak as." default:"me" env:"WEAVEBUS_AS"`
+	Prefix string `name:"prefix" placeholder:"wb" help:"Prefix of the mesh's subjects. Default: that of the mesh that is joined, else wb." env:"WEAVEBUS_PREFIX"`
+	Mesh   string `name:"mesh" help:"Name of the mesh: it chooses the state folder." default:"default" env:"WEAVEBUS_MESH"`
+	State  string `name:"state" placeholder:"DIR" help:"State folder. Default: $XDG_STATE_HOME/weavebus/MESH, or ~/.local/state/weavebus/MESH." env:"WEAVEBUS_STATE"`
 }
 
 // console is what a command talks to.
@@ -64,11 +72,13 @@ type console struct {
 	*globals
 
 	in       io.Reader
-	out, err io.Writer
+	out, err *screen
 	log      *slog.Logger
-	// live: out is a terminal; errLive: err is one.
-	live, errLive bool
-	signals       <-chan os.Signal
+	// live: out is a terminal; errLive: err is one; inLive: in is one.
+	live, errLive, inLive bool
+	signals               <-chan os.Signal
+	// anyPrefix: none was asked for, so that of the mesh that is joined holds.
+	anyPrefix bool
 }
 
 // Main runs the command line with the process's own streams, environment and
@@ -76,9 +86,12 @@ type console struct {
 func Main(args []string) int {
 	signals, stop := app.Notify()
 	defer stop()
+	// A reader that goes away fails the write, instead of ending the process in
+	// the middle of its work: the command cleans up first.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c := &console{
-		in: os.Stdin, out: os.Stdout, err: os.Stderr, signals: signals,
-		live: isTerminal(os.Stdout), errLive: isTerminal(os.Stderr),
+		in: os.Stdin, out: newScreen(os.Stdout), err: newSideScreen(os.Stderr), signals: signals,
+		live: isTerminal(os.Stdout), errLive: isTerminal(os.Stderr), inLive: isTerminal(os.Stdin),
 	}
 	return c.main(args)
 }
@@ -87,10 +100,35 @@ func isTerminal(f *os.File) bool {
 	return term.IsTerminal(int(f.Fd()))
 }
 
+// help shows a command's own flags; those that every command has stand in the help
+// of the whole only.
+func help(options kong.HelpOptions, ctx *kong.Context) error {
+	if ctx.Selected() == nil {
+		return kong.DefaultHelpPrinter(options, ctx)
+	}
+	for _, f := range ctx.Model.Flags {
+		f.Hidden = f.Hidden || f.Name != "help" && f.Name != "json"
+	}
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(ctx.Stdout, "\nFlags that every command has, such as --nats, --as, --state and --scripts: weavebus --help")
+	return err
+}
+
 // exited is how kong's help and version leave: it is caught in main.
 type exited int
 
-func (c *console) main(args []string) (code int) {
+// main runs a command; output that could not be written is a failure too.
+func (c *console) main(args []string) int {
+	code := c.command(args)
+	if err := c.out.failure(); err != nil && code == exitOK {
+		return c.fail(err)
+	}
+	return code
+}
+
+func (c *console) command(args []string) (code int) {
 	defer func() {
 		if p := recover(); p != nil {
 			e, ok := p.(exited)
@@ -109,7 +147,7 @@ func (c *console) main(args []string) (code int) {
 	parser, err := kong.New(&grammar, kong.Name("weavebus"), kong.Writers(c.out, c.err),
 		kong.Description("A message-bus mesh for the tools of LLM agents."),
 		kong.UsageOnError(), kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Help(help),
 		kong.Resolvers(files...), kong.Bind(c))
 	if err != nil {
 		return c.fail(frames.NewError(frames.CodeInternal, "command line: %w", err))
@@ -118,12 +156,26 @@ func (c *console) main(args []string) (code int) {
 		args = []string{"--help"}
 	}
 	ctx, err := parser.Parse(args)
-	if err != nil {
+	if err == nil {
+		err = refuseEmpty(ctx)
+	}
+	switch {
+	case c.out.failure() != nil: // of the help
+		return c.fail(c.out.failure())
+	case err != nil:
 		return c.usage(err)
 	}
+	c.out.setExact(c.JSON)
+	c.settlePrefix()
 	command, _, _ := strings.Cut(ctx.Command(), " ")
 	c.log = c.logger(command == "up" || command == "serve")
 	return c.fail(ctx.Run())
+}
+
+func (c *console) settlePrefix() {
+	if c.anyPrefix = c.Prefix == ""; c.anyPrefix {
+		c.Prefix = bus.DefaultPrefix
+	}
 }
 
 func (c *console) usage(err error) int {
@@ -160,13 +212,21 @@ func (c *console) fail(err error) int {
 		return int(code)
 	}
 	e := frames.AsError(err)
+	if lost := c.out.failure(); lost != nil && e.Code == frames.CodeInternal {
+		e = frames.AsError(lost)
+	}
 	if c.globals != nil && c.JSON {
+		c.err.setExact(true)
 		text, _ := json.Marshal(e) //nolint:errchkjson // an Error always has a JSON form
 		fmt.Fprintf(c.err, "{\"error\":%s}\n", text)
 		return e.Code.ExitCode()
 	}
 	if e.Reason == reasonUsage {
 		return c.usage(errors.New(e.Message))
+	}
+	if e.Reason == reasonOutput {
+		c.note("weavebus: %s", e.Message)
+		return e.Code.ExitCode()
 	}
 	fmt.Fprintf(c.err, "weavebus: %s: %s\n", e.Code, e.Message)
 	if e.Code == frames.CodeNotFound && e.LLMMessage != "" {
@@ -187,8 +247,8 @@ func orRoot(path string) string {
 	return path
 }
 
-// context gives one that the first signal cancels; a second one ends the
-// process at once with exit code 3.
+// context gives one that the first signal cancels, or output that cannot be
+// written; a signal after that ends the process at once with exit code 3.
 func (c *console) context() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan struct{})
@@ -196,6 +256,10 @@ func (c *console) context() (context.Context, context.CancelFunc) {
 		select {
 		case <-c.signals:
 			cancel(frames.NewError(frames.CodeCancelled, "interrupted"))
+		case <-c.out.broken:
+			cancel(c.out.failure())
+		case <-c.err.broken:
+			cancel(c.err.failure())
 		case <-done:
 			return
 		}

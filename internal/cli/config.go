@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/weavebus/weavebus/internal/yamltext"
+	"github.com/weavebus/weavebus/pkg/frames"
 )
 
 // fileResolver gives flags the values of a configuration file. Flags on the
@@ -29,11 +31,15 @@ var _ kong.Resolver = (*fileResolver)(nil)
 // configFiles reads the user's own file, if it is there, and the one that
 // --config or WEAVEBUS_CONFIG names, which wins.
 func configFiles(args []string) ([]kong.Resolver, error) {
+	user, err := userConfig()
+	if err != nil {
+		return nil, err
+	}
 	var out []kong.Resolver
 	for _, f := range []struct {
 		path     string
 		optional bool
-	}{{userConfig(), true}, {namedConfig(args), false}} {
+	}{{user, true}, {namedConfig(args), false}} {
 		r, err := readConfig(f.path, f.optional)
 		if err != nil {
 			return nil, err
@@ -61,12 +67,15 @@ func namedConfig(args []string) string {
 	return os.Getenv("WEAVEBUS_CONFIG")
 }
 
-func userConfig() string {
+func userConfig() (string, error) {
+	if _, err := absoluteEnv("XDG_CONFIG_HOME"); err != nil {
+		return "", errors.New(frames.AsError(err).Message)
+	}
 	dir := configHome()
 	if dir == "" {
-		return ""
+		return "", nil
 	}
-	return filepath.Join(dir, "config.yaml")
+	return filepath.Join(dir, "config.yaml"), nil
 }
 
 // configHome is the user's configuration folder; empty where there is no home.
@@ -99,13 +108,18 @@ func readConfig(path string, optional bool) (*fileResolver, error) {
 	return r, nil
 }
 
-// parse reads the file's text, which may be empty.
+// parse reads the file's text, which may be empty; a key's value may not.
 func (r *fileResolver) parse(text []byte) error {
 	err := yamltext.Decode(yaml.NewDecoder(bytes.NewReader(text)), &r.values)
-	if errors.Is(err, io.EOF) {
-		return nil
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
 	}
-	return err
+	for _, key := range slices.Sorted(maps.Keys(r.values)) {
+		if value := r.values[key]; value == nil || value == "" {
+			return fmt.Errorf("%s: is empty", key)
+		}
+	}
+	return nil
 }
 
 // maxConfig bounds a configuration file, which may be named by mistake.
@@ -142,7 +156,7 @@ func (r *fileResolver) Validate(app *kong.Application) error {
 		}
 	}
 	collect(app.Node)
-	for key := range r.values {
+	for _, key := range slices.Sorted(maps.Keys(r.values)) {
 		if !known[key] {
 			return badConfig(r.path, fmt.Errorf("there is no flag %q", key))
 		}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,7 +16,9 @@ import (
 )
 
 // doctorCmd checks a mesh.
-type doctorCmd struct{}
+type doctorCmd struct {
+	Model []string `name:"model" short:"m" placeholder:"PROVIDER/MODEL" help:"Ask this model one short question too, which may cost something; may be repeated."`
+}
 
 // finding is one thing that was checked.
 type finding struct {
@@ -32,8 +33,8 @@ type finding struct {
 // doctorLimit bounds each check.
 const doctorLimit = 5 * time.Second
 
-// Run checks, prints each finding, and fails with exit code 1 if something is
-// wrong, 4 if there is no mesh.
+// Run checks, prints each finding as it comes, and fails with exit code 1 if
+// something is wrong, 4 if there is no mesh.
 func (cmd *doctorCmd) Run(c *console) error {
 	ctx, stop := c.context()
 	defer stop()
@@ -41,16 +42,43 @@ func (cmd *doctorCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
+	r := &report{c: c}
+	if err := r.add(checkState(state)...); err != nil {
+		return err
+	}
 	conn, err := cmd.connect(ctx, c, state)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	findings := []finding{cmd.connection(conn)}
-	findings = append(findings, cmd.identity(conn)...)
-	findings = append(findings, cmd.jetStream(ctx, c, state, conn)...)
-	findings = append(findings, cmd.router(ctx, conn))
-	return c.report(findings)
+	d := &doctor{c: c, state: state, conn: conn, client: client.New(conn)}
+	for _, check := range d.checks(cmd.Model) {
+		if err := r.add(check(ctx)...); err != nil {
+			return err
+		}
+	}
+	if r.failed {
+		return exitError(1)
+	}
+	return nil
+}
+
+// doctor looks at one mesh.
+type doctor struct {
+	c      *console
+	state  string
+	conn   *bus.Conn
+	client *client.Client
+}
+
+func (d *doctor) checks(models []string) []func(ctx context.Context) []finding {
+	checks := []func(ctx context.Context) []finding{
+		d.connection, d.identity, d.jetStream, d.router, d.tools, d.harness, d.loop, d.providers,
+	}
+	for _, model := range models {
+		checks = append(checks, func(ctx context.Context) []finding { return []finding{d.model(ctx, model)} })
+	}
+	return checks
 }
 
 // connect does not start a mesh: there would be nothing to find wrong.
@@ -65,24 +93,24 @@ func (cmd *doctorCmd) connect(ctx context.Context, c *console, state string) (*b
 		"no mesh runs on the state folder %s: start one with weavebus up, or name a NATS server with --nats", state)
 }
 
-func (cmd *doctorCmd) connection(conn *bus.Conn) finding {
-	nc := conn.NATS()
+func (d *doctor) connection(context.Context) []finding {
+	nc := d.conn.NATS()
 	rtt, err := nc.RTT()
 	if err != nil {
-		return finding{"connection", "fail", err.Error(), "check the network between here and " + nc.ConnectedUrlRedacted()}
+		return []finding{{"connection", "fail", err.Error(), "check the network between here and " + nc.ConnectedUrlRedacted()}}
 	}
 	f := finding{Check: "connection", Status: "ok",
 		Found: fmt.Sprintf("NATS %s at %s, round trip %v, max_payload %d", nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted(), rtt.Round(time.Microsecond), nc.MaxPayload())}
 	if nc.MaxPayload() < natsd.DefaultMaxPayload {
 		f.Status = "warn"
-		f.Do = fmt.Sprintf("set max_payload: %d on the server: results over %d bytes are refused now", natsd.DefaultMaxPayload, conn.InlineLimit())
+		f.Do = fmt.Sprintf("set max_payload: %d on the server: results over %d bytes are refused now", natsd.DefaultMaxPayload, d.conn.InlineLimit())
 	}
-	return f
+	return []finding{f}
 }
 
-func (cmd *doctorCmd) identity(conn *bus.Conn) []finding {
-	if conn.NATS().AuthRequired() {
-		return []finding{{"identity", "ok", "the server proves that this is " + conn.Identity(), ""}}
+func (d *doctor) identity(context.Context) []finding {
+	if d.conn.NATS().AuthRequired() {
+		return []finding{{"identity", "ok", "the server proves that this is " + d.conn.Identity(), ""}}
 	}
 	return []finding{{"identity", "warn", "the server asks for no key: who calls is taken as said",
 		"give the server users with nkeys, and each role its own"}}
@@ -90,31 +118,43 @@ func (cmd *doctorCmd) identity(conn *bus.Conn) []finding {
 
 // jetStream checks the streams as the identity that makes them, where its key
 // is at hand.
-func (cmd *doctorCmd) jetStream(ctx context.Context, c *console, state string, conn *bus.Conn) []finding {
-	nc := conn.NATS()
-	if seed := natsd.SeedFile(state, "admin"); exists(seed) {
-		admin, err := bus.ConnectNATS(ctx, bus.Dial{URL: nc.ConnectedUrl(), Identity: "admin", SeedFile: seed})
-		if err != nil {
-			return []finding{{"jetstream", "fail", err.Error(), "check the key of the identity admin"}}
-		}
-		defer admin.Close()
-		nc = admin
+func (d *doctor) jetStream(ctx context.Context) []finding {
+	nc, closeIt, err := d.as(ctx, "admin")
+	if err != nil {
+		return []finding{{"jetstream", "fail", frames.AsError(err).Message, "check the key of the identity admin"}}
 	}
-	return checkStreams(ctx, nc, c.Prefix)
+	defer closeIt()
+	return checkStreams(ctx, nc, d.c.Prefix)
+}
+
+// as connects as another identity where its key is at hand, else it gives the
+// connection that there is.
+func (d *doctor) as(ctx context.Context, identity string) (nc *nats.Conn, closeIt func(), err error) {
+	seed := natsd.SeedFile(d.state, identity)
+	if d.c.Nkey != "" || !exists(seed) {
+		return d.conn.NATS(), func() {}, nil
+	}
+	nc, err = bus.ConnectNATS(ctx, bus.Dial{URL: d.conn.NATS().ConnectedUrl(), Identity: identity, SeedFile: seed})
+	if err != nil {
+		return nil, nil, err
+	}
+	return nc, nc.Close, nil
 }
 
 func checkStreams(ctx context.Context, nc *nats.Conn, prefix string) []finding {
 	ctx, cancel := context.WithTimeout(ctx, doctorLimit)
 	defer cancel()
+	ctx, stopHearing := bus.UntilRefused(ctx, nc)
+	defer stopHearing()
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return []finding{{"jetstream", "fail", err.Error(), "start nats-server with -js"}}
 	}
 	var out []finding
-	for _, name := range []string{assets.SessionsStream(prefix), assets.InStream(prefix), assets.RunStream(prefix), assets.CatalogStream(prefix)} {
+	for _, name := range []string{assets.SessionsStream(prefix), assets.InStream(prefix), assets.RunStream(prefix), assets.CatalogStream(prefix), assets.ToolsStream(prefix)} {
 		s, err := assets.Stream(ctx, js, name)
 		if err != nil {
-			return append(out, finding{"jetstream", "fail", frames.AsError(err).Message, "run weavebus init against this server, as an identity that may make streams"})
+			return append(out, finding{"jetstream", "fail", frames.AsError(orCause(ctx, err)).Message, "run weavebus init against this server, as an identity that may make streams"})
 		}
 		info := s.CachedInfo()
 		out = append(out, finding{"stream " + name, "ok",
@@ -123,35 +163,16 @@ func checkStreams(ctx context.Context, nc *nats.Conn, prefix string) []finding {
 	return out
 }
 
-func (cmd *doctorCmd) router(ctx context.Context, conn *bus.Conn) finding {
-	ctx, cancel := context.WithTimeout(ctx, doctorLimit)
-	defer cancel()
-	tools, err := client.New(conn).Tools(ctx)
-	switch {
-	case errors.Is(err, &frames.Error{Code: frames.CodeUnavailable}):
-		return finding{"router", "fail", "no router answers", "start one: weavebus serve router --nats URL"}
-	case err != nil:
-		return finding{"router", "fail", frames.AsError(err).Message, "see the router's log"}
-	case len(tools) == 0:
-		return finding{"router", "warn", "it knows no tool", "start a service of tools, such as weavebus up --workspace DIR"}
-	}
-	down := 0
-	for i := range tools {
-		if stateOf(&tools[i]) != "ready" {
-			down++
-		}
-	}
-	f := finding{"router", "ok", fmt.Sprintf("it knows %d tools, %d of them ready", len(tools), len(tools)-down), ""}
-	if down > 0 {
-		f.Status, f.Do = "warn", "see weavebus tools for those that are not"
-	}
-	return f
+// report prints findings as they come.
+type report struct {
+	c      *console
+	failed bool
 }
 
-func (c *console) report(findings []finding) error {
-	failed := false
+func (r *report) add(findings ...finding) error {
+	c := r.c
 	for _, f := range findings {
-		failed = failed || f.Status == "fail"
+		r.failed = r.failed || f.Status == "fail"
 		if c.JSON {
 			if err := c.print(f); err != nil {
 				return err
@@ -162,9 +183,6 @@ func (c *console) report(findings []finding) error {
 		if f.Do != "" {
 			c.say("     → %s", f.Do)
 		}
-	}
-	if failed {
-		return exitError(1)
 	}
 	return nil
 }

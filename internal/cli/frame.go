@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/base64"
 	"encoding/hex"
-	"io"
 	"strings"
 
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -42,6 +41,7 @@ func (cmd *frameEncodeCmd) Run(c *console) error {
 	case "base64":
 		c.say("%s", base64.StdEncoding.EncodeToString(data))
 	default:
+		c.out.setExact(true)
 		if _, err := c.out.Write(data); err != nil {
 			return frames.NewError(frames.CodeInternal, "cannot write: %w", err)
 		}
@@ -72,9 +72,11 @@ func pointers(fs []frames.Frame) []*frames.Frame {
 }
 
 func (c *console) readMessage(format string) (frames.Message, error) {
-	data, err := io.ReadAll(io.LimitReader(c.in, 2*maxFrameInput+1))
+	ctx, stop := c.context()
+	defer stop()
+	data, err := c.readInput(ctx, "frame", 2*maxFrameInput)
 	if err != nil {
-		return frames.Message{}, frames.NewError(frames.CodeBadFrame, "cannot read the message: %w", err)
+		return frames.Message{}, err
 	}
 	text := strings.TrimSpace(string(data))
 	switch format {

@@ -36,6 +36,7 @@ type hostConfig struct {
 	services []app.Service
 	signals  <-chan os.Signal
 	admin    string
+	onDrain  func(services []string)
 }
 
 // startServer starts the embedded server and makes the streams.
@@ -98,7 +99,7 @@ func (c *console) startHost(ctx context.Context, state string, cfg hostConfig) (
 	go func() {
 		h.ended <- app.Run(running, app.Config{
 			Services: cfg.services, Connect: h.connectNATS, Prefix: c.Prefix, Signals: cfg.signals,
-			AdminAddr: cfg.admin, OnReady: func() { close(ready) }, Log: c.log,
+			AdminAddr: cfg.admin, OnReady: func() { close(ready) }, OnDrain: cfg.onDrain, Log: c.log,
 		})
 	}()
 	select {
@@ -140,7 +141,7 @@ func (h *host) stop() {
 // waitForGuests lets the clients of other processes finish before the mesh
 // stops; a signal does not wait. A nil host has none.
 func (h *host) waitForGuests(ctx context.Context) {
-	if h == nil {
+	if h == nil || ctx.Err() != nil {
 		return
 	}
 	for told := false; h.server.Guests() > 0; told = true {
@@ -158,17 +159,25 @@ type served struct {
 	log    *slog.Logger
 	ended  chan error
 	cancel context.CancelFunc
+	// signals reach the service alone; two of them end its work at once.
+	signals chan os.Signal
+	nc      *nats.Conn
 }
 
 // serveBeside runs a service with a connection to the mesh, and returns when it
 // is ready.
 func (c *console) serveBeside(ctx context.Context, s app.Service, connect func(context.Context, string) (*nats.Conn, error)) (*served, error) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	b := &served{log: c.log, ended: make(chan error, 1), cancel: cancel}
+	b := &served{log: c.log, ended: make(chan error, 1), cancel: cancel, signals: make(chan os.Signal, 2)}
 	ready := make(chan struct{})
 	go func() {
 		b.ended <- app.Run(running, app.Config{
-			Services: []app.Service{s}, Connect: connect, Prefix: c.Prefix, OnReady: func() { close(ready) }, Log: c.log,
+			Services: []app.Service{s}, Prefix: c.Prefix, Signals: b.signals, OnReady: func() { close(ready) }, Log: c.log,
+			Connect: func(ctx context.Context, identity string) (nc *nats.Conn, err error) {
+				nc, err = connect(ctx, identity)
+				b.nc = nc
+				return nc, err
+			},
 		})
 	}()
 	select {
@@ -180,13 +189,26 @@ func (c *console) serveBeside(ctx context.Context, s app.Service, connect func(c
 	}
 }
 
-// stop drains the service and waits for its end. A nil one does nothing.
+// stop drains the service and waits for its end; where the mesh is gone nobody
+// waits for its work, and that is cut off. A nil one does nothing.
 func (b *served) stop() {
 	if b == nil {
+		return
+	}
+	if !b.nc.IsConnected() {
+		b.cut()
 		return
 	}
 	b.cancel()
 	if err := <-b.ended; err != nil {
 		b.log.Warn("the workspace's tools did not stop cleanly", "error", err)
 	}
+}
+
+func (b *served) cut() {
+	b.nc.Close()
+	b.signals <- os.Interrupt
+	b.signals <- os.Interrupt
+	b.cancel()
+	b.log.Debug("the workspace's tools were cut off", "error", <-b.ended)
 }

@@ -132,9 +132,9 @@ func (c *console) hosted(h *host) (*mesh, error) {
 // join connects to the mesh that runs on the state folder; nil where none does.
 // A mesh that does not let the caller in is an error: there is one.
 func (c *console) join(ctx context.Context, state string) (*bus.Conn, error) {
-	f := readMeshFile(state)
-	if f == nil {
-		return nil, nil //nolint:nilnil // no mesh is no connection
+	f, err := c.meshOn(state)
+	if f == nil || err != nil {
+		return nil, err
 	}
 	d := c.dial(f.URL, state, c.As)
 	d.Prefix = f.Prefix
@@ -146,11 +146,31 @@ func (c *console) join(ctx context.Context, state string) (*bus.Conn, error) {
 		c.log.Debug("mesh.json is stale", "url", f.URL, "error", err)
 		return nil, nil //nolint:nilnil // a stale file is no mesh
 	}
+	if !c.anyPrefix && c.Prefix != f.Prefix {
+		conn.Close()
+		return nil, usageError("--prefix %s: the mesh that runs on %s has the prefix %s: leave the flag out, or choose another --mesh", c.Prefix, state, f.Prefix)
+	}
+	c.Prefix = f.Prefix
 	if err := c.otherHooks(f); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return conn, nil
+}
+
+// meshOn reads mesh.json; nil where there is none. One that cannot be read is
+// taken over, as a stale one is, unless a mesh runs there.
+func (c *console) meshOn(state string) (*meshFile, error) {
+	f, err := readMeshFile(state)
+	if err == nil {
+		return f, nil
+	}
+	if natsd.InUse(state) {
+		return nil, frames.NewError(frames.CodeUnavailable,
+			"a mesh runs on the state folder %s, but where is not known: stop it and start it again, or name its server with --nats: %w", state, err)
+	}
+	c.log.Debug("mesh.json is unreadable", "error", err)
+	return nil, nil //nolint:nilnil // likewise
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -101,15 +101,27 @@ func (m *models) providers() ([]provider.Provider, error) {
 	// The provider's own client reads no environment, so it knows no proxy.
 	o, err := openai.New(openai.Config{BaseURL: m.OpenAIBaseURL, APIKey: m.OpenAIKey, HTTPClient: &http.Client{}})
 	if err != nil {
-		return nil, err
+		return nil, wrongUse("--openai-base-url (OPENAI_BASE_URL)", err)
 	}
 	return []provider.Provider{s, o}, nil
 }
 
 func newWorkspaceTools(cfg *roleConfig) (app.Service, error) {
-	return workspacetools.New(workspacetools.Config{
+	c := workspacetools.Config{
 		Workspaces: cfg.workspaces, Environ: cfg.environ, Private: cfg.private, AllowRoot: cfg.allowRoot,
-	}), nil
+	}
+	if err := c.Check(); err != nil {
+		return app.Service{}, wrongUse("--workspace", err)
+	}
+	return workspacetools.New(c), nil
+}
+
+// wrongUse names the flag whose value a service refuses.
+func wrongUse(flag string, err error) error {
+	if frames.CodeOf(err) != frames.CodeValidationInput {
+		return err
+	}
+	return usageError("%s: %s", flag, frames.AsError(err).Message)
 }
 
 // manifestFlags are the flags of manifest-tools beside its folders.

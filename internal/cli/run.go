@@ -20,8 +20,9 @@ type runCmd struct {
 	System        string   `name:"system" placeholder:"TEXT" help:"System prompt."`
 	Tools         []string `name:"tools" placeholder:"NAME" help:"Tools that the model may use, names or patterns. Default: all."`
 	MaxIterations *int     `name:"max-iterations" placeholder:"N" help:"Rounds of tool calls. Default: 50."`
-	Keep          bool     `name:"keep" help:"Leave the session open after the answer, for weavebus sessions resume."`
-	Param         []string `name:"param" placeholder:"KEY=VALUE" help:"Further parameter of the run or setting of the model; KEY:=JSON takes JSON."`
+	outage
+	Keep  bool     `name:"keep" help:"Leave the session open after the answer, for weavebus sessions resume."`
+	Param []string `name:"param" placeholder:"KEY=VALUE" help:"Further parameter of the run or setting of the model; KEY:=JSON takes JSON."`
 }
 
 // Help is shown under --help.
@@ -44,7 +45,7 @@ func (cmd *runCmd) Run(c *console) error {
 		return err
 	}
 	defer m.close()
-	s, err := m.client.Session(ctx, cmd.Session)
+	s, err := m.client.Session(ctx, cmd.Session, cmd.options()...)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (cmd *runCmd) Run(c *console) error {
 	}
 	err = c.follow(ctx, s, &follower{task: true, keep: cmd.Keep, setup: setup, say: cmd.Task})
 	m.host.waitForGuests(ctx)
-	return err
+	return resumable(s.ID, err)
 }
 
 // begin sends the parameters with START; the task follows once they are taken.
@@ -110,6 +111,8 @@ type follower struct {
 	// after is the last entry that was shown already; until is one up to which
 	// everything is past: a turn that ended before is not the one to wait for.
 	after, until uint64
+	// atRest: no turn runs, so there is nothing to wait for behind until.
+	atRest bool
 	// setup is what START was sent with; say follows when it is taken. A parameter
 	// that is refused must not leave a turn that runs without it, or none to wait for.
 	setup []frames.Frame
@@ -127,7 +130,7 @@ func (c *console) follow(ctx context.Context, s *client.Session, f *follower) er
 	f.show = newDisplay(c)
 	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	cancelled := context.AfterFunc(ctx, func() { c.cancelTurn(s, stop) })
+	cancelled := context.AfterFunc(ctx, func() { c.cancelTurn(s, f.ending(ctx), stop) })
 	defer cancelled()
 	for frame, err := range s.Frames(reading, f.after) {
 		if err != nil {
@@ -137,8 +140,11 @@ func (c *console) follow(ctx context.Context, s *client.Session, f *follower) er
 			return err
 		}
 		done, err := f.take(ctx, s, &frame)
-		if done || err != nil {
-			return err
+		if err != nil {
+			return orCause(ctx, err)
+		}
+		if done {
+			return nil
 		}
 	}
 	return f.failed
@@ -151,13 +157,23 @@ func orCause(ctx context.Context, err error) error {
 	return err
 }
 
+// ending gives the frame that ends what the command began: the turn alone where
+// the session is to be kept, or where a person may want to go on with it. A
+// session of which nobody reads the answer is closed.
+func (f *follower) ending(ctx context.Context) frames.Frame {
+	if f.task && !f.keep && frames.AsError(context.Cause(ctx)).Reason == reasonOutput {
+		return frames.Abort()
+	}
+	return frames.NewFrame(frames.TypeCancel, nil)
+}
+
 // cancelTurn asks to end the turn. The session is read on until that is seen;
 // where nobody answers, no longer than cancelWait.
-func (c *console) cancelTurn(s *client.Session, stop context.CancelFunc) {
+func (c *console) cancelTurn(s *client.Session, how frames.Frame, stop context.CancelFunc) {
 	c.note("cancelling …")
 	ctx, cancel := context.WithTimeout(context.Background(), cancelWait)
 	defer cancel()
-	if _, err := s.Send(ctx, frames.NewFrame(frames.TypeCancel, nil)); err != nil {
+	if _, err := s.Send(ctx, how); err != nil {
 		stop()
 		return
 	}
@@ -179,9 +195,9 @@ func (f *follower) take(ctx context.Context, s *client.Session, frame *frames.Fr
 	case frames.TypeEnd:
 		return true, f.end(frame)
 	case frames.TypeMeta:
-		return f.state(ctx, s, frame)
+		done, err = f.state(ctx, s, frame)
 	}
-	return false, nil
+	return done || f.atRest && frame.Entry >= f.until && frame.Last, err
 }
 
 // state waits for the turn that was started to be over.

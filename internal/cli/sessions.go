@@ -19,6 +19,8 @@ type sessCmd struct {
 	List   sessListCmd   `cmd:"" default:"withargs" help:"List sessions."`
 	Show   sessShowCmd   `cmd:"" help:"Show a session's state and conversation."`
 	Resume sessResumeCmd `cmd:"" help:"Attach to a session again, and go on with it."`
+	Cancel sessCancelCmd `cmd:"" help:"End the turn that a session is in."`
+	Abort  sessAbortCmd  `cmd:"" help:"End a session and what it does."`
 	Delete sessDeleteCmd `cmd:"" help:"Remove a session with its history."`
 }
 
@@ -36,7 +38,7 @@ func (*sessListCmd) Run(c *console) error {
 			return c.print(append([]client.SessionInfo{}, all...))
 		}
 		if len(all) == 0 {
-			c.say("No sessions.")
+			c.say("No sessions. Begin one: weavebus run --model scripted/demo \"Describe this folder\"")
 			return nil
 		}
 		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
@@ -55,18 +57,30 @@ func flush(w *tabwriter.Writer) error {
 	return nil
 }
 
+// sessionID is an argument that names a session.
+type sessionID string
+
+// outage is the flag of commands that follow sessions.
+type outage struct {
+	Outage time.Duration `name:"outage" placeholder:"DURATION" default:"30s" help:"How long to wait for a mesh that went away (30s)."`
+}
+
+func (o *outage) options() []client.ReadOption {
+	return []client.ReadOption{client.OutageLimit(o.Outage)}
+}
+
 type sessShowCmd struct {
-	ID string `arg:"" help:"Session to show."`
+	ID sessionID `arg:"" help:"Session to show."`
 }
 
 // Run shows a session.
 func (cmd *sessShowCmd) Run(c *console) error {
 	return c.withMesh("", func(ctx context.Context, m *mesh) error {
-		info, err := m.client.SessionInfo(ctx, cmd.ID)
+		info, err := m.client.SessionInfo(ctx, string(cmd.ID))
 		if err != nil {
 			return err
 		}
-		messages, err := m.client.Messages(ctx, cmd.ID)
+		messages, err := m.client.Messages(ctx, string(cmd.ID))
 		if err != nil {
 			return err
 		}
@@ -94,15 +108,16 @@ func (c *console) message(m *provider.Message) {
 }
 
 type sessResumeCmd struct {
-	ID        string `arg:"" help:"Session to attach to."`
-	Text      string `arg:"" optional:"" help:"What to say next. Without it the session is shown from its beginning, until its turn is over."`
-	Workspace string `name:"workspace" short:"w" placeholder:"DIR" help:"Folder of the session's workspace, to be served where no mesh does. Default: the session's own."`
+	outage
+	ID        sessionID `arg:"" help:"Session to attach to."`
+	Text      string    `arg:"" optional:"" help:"What to say next. Without it the session is shown from its beginning, until its turn is over."`
+	Workspace string    `name:"workspace" short:"w" placeholder:"DIR" help:"Folder of the session's workspace, to be served where no mesh does. Default: the session's own."`
 }
 
 // Run shows the session from its beginning, and sends the text if there is one.
 func (cmd *sessResumeCmd) Run(c *console) error {
 	return c.withMesh(cmd.Workspace, func(ctx context.Context, m *mesh) error {
-		info, err := m.client.SessionInfo(ctx, cmd.ID)
+		info, err := m.client.SessionInfo(ctx, string(cmd.ID))
 		if err != nil {
 			return err
 		}
@@ -112,21 +127,51 @@ func (cmd *sessResumeCmd) Run(c *console) error {
 		if err := cmd.serve(ctx, c, m, info); err != nil {
 			return err
 		}
-		s, err := m.client.Session(ctx, cmd.ID)
-		if err != nil {
+		return resumable(info.ID, cmd.follow(ctx, c, m, info))
+	})
+}
+
+// follow shows the session until its turn is over; without a text, and without a
+// turn that runs, what there is.
+func (cmd *sessResumeCmd) follow(ctx context.Context, c *console, m *mesh, info *client.SessionInfo) error {
+	s, err := m.client.Session(ctx, info.ID, cmd.options()...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }() // the connection goes next
+	if cmd.Text != "" {
+		if _, err := s.Send(ctx, frames.Text(cmd.Text)); err != nil {
 			return err
 		}
-		defer func() { _ = s.Close() }() // the connection goes next
-		f := &follower{}
-		if cmd.Text != "" {
-			f.after = info.Entries
-			if _, err := s.Send(ctx, frames.Text(cmd.Text)); err != nil {
-				return err
-			}
-		} else {
-			f.until = info.Entries
-		}
-		return c.follow(ctx, s, f)
+		return c.follow(ctx, s, &follower{after: info.Entries})
+	}
+	c.announce(info)
+	f := &follower{until: info.Entries, atRest: !running(info.Status)}
+	err = c.follow(ctx, s, f)
+	if f.atRest && err == nil && !info.Closed() && !c.JSON {
+		c.note("session %s is idle: go on with weavebus sessions resume %s TEXT", info.ID, info.ID)
+	}
+	return err
+}
+
+// announce says what a session waits for where that is not the mesh.
+func (c *console) announce(info *client.SessionInfo) {
+	switch {
+	case c.JSON || !running(info.Status):
+	case info.Status == "waiting":
+		c.note("session %s waits for a result or a decision from outside of the mesh; weavebus sessions cancel %s ends its turn", info.ID, info.ID)
+	case info.Model == "":
+		c.note("session %s has no model: it waits for the program that drives it; weavebus sessions cancel %s ends its turn", info.ID, info.ID)
+	}
+}
+
+// resumable says how to go on with a session after the mesh went away.
+func resumable(id string, err error) error {
+	if frames.CodeOf(err) != frames.CodeUnavailable {
+		return err
+	}
+	return frames.AsError(err).With(func(e *frames.Error) {
+		e.Message += fmt.Sprintf(". Nothing is lost: when the mesh is back, go on with `weavebus sessions resume %s`", id)
 	})
 }
 
@@ -147,18 +192,18 @@ func (cmd *sessResumeCmd) serve(ctx context.Context, c *console, m *mesh, info *
 }
 
 type sessDeleteCmd struct {
-	ID    string `arg:"" help:"Session to delete."`
-	Force bool   `name:"force" help:"Also while its turn is running."`
+	ID    sessionID `arg:"" help:"Session to delete."`
+	Force bool      `name:"force" help:"Also while its turn is running."`
 }
 
 // Run deletes a session.
 func (cmd *sessDeleteCmd) Run(c *console) error {
 	return c.withMesh("", func(ctx context.Context, m *mesh) error {
-		if err := m.client.DeleteSession(ctx, cmd.ID, cmd.Force); err != nil {
+		if err := m.client.DeleteSession(ctx, string(cmd.ID), cmd.Force); err != nil {
 			return err
 		}
 		if c.JSON {
-			return c.print(map[string]string{"deleted": cmd.ID})
+			return c.print(map[string]sessionID{"deleted": cmd.ID})
 		}
 		c.say("Deleted session %s.", cmd.ID)
 		return nil
@@ -167,28 +212,38 @@ func (cmd *sessDeleteCmd) Run(c *console) error {
 
 // watchCmd follows sessions.
 type watchCmd struct {
-	Session string `arg:"" optional:"" help:"Session to follow. Default: all sessions of the caller, from now on."`
+	outage
+	Session sessionID `arg:"" optional:"" help:"Session to follow. Default: all sessions of the caller, from now on."`
 }
 
 // Run follows until the session is closed, or a signal.
 func (cmd *watchCmd) Run(c *console) error {
 	return c.withMesh("", func(ctx context.Context, m *mesh) error {
 		if cmd.Session == "" {
-			if m.host != nil {
-				c.note("no mesh was running: this one has nothing to watch until another command joins it")
-			}
-			return c.showAll(ctx, m.client.Watch(ctx))
+			c.noteWatch(m)
+			return c.showAll(ctx, m.client.Watch(ctx, cmd.options()...))
 		}
-		if _, err := m.client.SessionInfo(ctx, cmd.Session); err != nil {
+		if _, err := m.client.SessionInfo(ctx, string(cmd.Session)); err != nil {
 			return err
 		}
-		s, err := m.client.Session(ctx, cmd.Session)
+		s, err := m.client.Session(ctx, string(cmd.Session), cmd.options()...)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = s.Close() }() // the connection goes next
-		return c.showAll(ctx, s.Frames(ctx, 0))
+		return resumable(s.ID, c.showAll(ctx, s.Frames(ctx, 0)))
 	})
+}
+
+// noteWatch says why nothing is seen yet.
+func (c *console) noteWatch(m *mesh) {
+	switch {
+	case c.JSON:
+	case m.host != nil:
+		c.note("No mesh was running, so one was started here. It has nothing to show until a session runs on it: weavebus run … in another terminal.")
+	default:
+		c.note("Watching all sessions of %s from now on; Ctrl-C ends it. Past ones: weavebus sessions.", m.client.Caller())
+	}
 }
 
 // showAll shows frames until their end, or a signal.
@@ -196,7 +251,7 @@ func (c *console) showAll(ctx context.Context, fs iter.Seq2[frames.Frame, error]
 	show, last := newDisplay(c), ""
 	for f, err := range fs {
 		if ctx.Err() != nil {
-			return nil
+			return nil // a signal ends it, or the reader did, which is told elsewhere
 		}
 		if err != nil {
 			return err

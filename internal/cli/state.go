@@ -3,10 +3,12 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/weavebus/weavebus/internal/assets"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -31,28 +33,68 @@ func (c *console) stateDir() (string, error) {
 	if !frames.ValidName(c.Mesh) {
 		return "", frames.NewError(frames.CodeValidationInput, "--mesh %q: want letters, digits, _ and -", c.Mesh)
 	}
-	base := os.Getenv("XDG_STATE_HOME")
+	base, err := absoluteEnv("XDG_STATE_HOME")
+	if err != nil {
+		return "", err
+	}
 	if base == "" {
-		home, err := os.UserHomeDir()
+		home, err := homeDir()
 		if err != nil {
-			return "", frames.NewError(frames.CodeUnavailable, "no home folder to keep state in: give one with --state: %w", err)
+			return "", err
 		}
 		base = filepath.Join(home, ".local", "state")
 	}
 	return filepath.Join(base, "weavebus", c.Mesh), nil
 }
 
+func homeDir() (string, error) {
+	home, err := os.UserHomeDir()
+	switch {
+	case err != nil:
+		return "", frames.NewError(frames.CodeUnavailable, "no home folder to keep state in: give one with --state: %w", err)
+	case !filepath.IsAbs(home):
+		return "", usageError("HOME: %q is no absolute path", home)
+	}
+	return home, nil
+}
+
+// absoluteEnv gives a variable that names a folder; empty where it is not set.
+func absoluteEnv(name string) (string, error) {
+	dir := os.Getenv(name)
+	if dir != "" && !filepath.IsAbs(dir) {
+		return "", usageError("%s: %q is no absolute path", name, dir)
+	}
+	return dir, nil
+}
+
+// maxMeshFile bounds mesh.json, which holds one line.
+const maxMeshFile = 64 << 10
+
 // readMeshFile gives the mesh that a state folder names; nil where it names none.
-func readMeshFile(dir string) *meshFile {
-	text, err := os.ReadFile(filepath.Join(dir, meshFileName))
+func readMeshFile(dir string) (*meshFile, error) {
+	path := filepath.Join(dir, meshFileName)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // no file is no mesh
+	}
 	if err != nil {
-		return nil
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxMeshFile {
+		return nil, fmt.Errorf("%s is not the file that a mesh writes", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
 	}
 	m := &meshFile{}
-	if json.Unmarshal(text, m) != nil || m.URL == "" {
-		return nil
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return m
+	if checkNATS(m.URL) != nil || assets.CheckPrefix(m.Prefix) != nil {
+		return nil, fmt.Errorf("%s names no mesh", path)
+	}
+	return m, nil
 }
 
 // write puts the file in place in one step.

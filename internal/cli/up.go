@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,18 +41,21 @@ func (cmd *upCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
+	end := &ending{c: c}
 	h, err := c.startHost(ctx, state, hostConfig{
-		port: cmd.Port, sync: cmd.Sync, services: services, signals: c.signals, admin: cmd.Admin,
+		port: cmd.Port, sync: cmd.Sync, services: services, signals: c.signals, admin: cmd.Admin, onDrain: end.drain,
 	})
 	if err != nil {
 		return err
 	}
-	if err := cmd.announce(c, h); err != nil {
+	if err := errors.Join(cmd.announce(c, h), c.out.failure()); err != nil {
+		h.stop()
 		return err
 	}
 	err = <-h.ended
 	h.ended <- nil
 	h.stop()
+	end.done(err)
 	return stopped(err)
 }
 
@@ -163,13 +167,16 @@ func (cmd *serveCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	return stopped(app.Run(context.Background(), app.Config{
-		Services: services, Prefix: c.Prefix, Signals: c.signals, AdminAddr: cmd.Admin, Log: c.log,
+	end := &ending{c: c}
+	err = app.Run(context.Background(), app.Config{
+		Services: services, Prefix: c.Prefix, Signals: c.signals, AdminAddr: cmd.Admin, OnDrain: end.drain, Log: c.log,
 		OnReady: func() { c.note("weavebus: %s ready on %s", strings.Join(cmd.Roles, ", "), c.NATS) },
 		Connect: func(ctx context.Context, identity string) (*nats.Conn, error) {
 			return cmd.connect(ctx, c, state, identity)
 		},
-	}))
+	})
+	end.done(err)
+	return stopped(err)
 }
 
 func (cmd *serveCmd) connect(ctx context.Context, c *console, state, identity string) (*nats.Conn, error) {
@@ -182,7 +189,7 @@ func (cmd *serveCmd) connect(ctx context.Context, c *console, state, identity st
 
 // initCmd makes the streams.
 type initCmd struct {
-	Replicas int `name:"replicas" help:"Replicas of each stream: 1, 3 or 5. Default: 1 for new ones." env:"WEAVEBUS_REPLICAS"`
+	Replicas *int `name:"replicas" placeholder:"N" help:"Replicas of each stream: 1, 3 or 5. Default: 1 for new ones." env:"WEAVEBUS_REPLICAS"`
 }
 
 // Run makes the streams, or brings them up to date.
@@ -205,8 +212,14 @@ func (cmd *initCmd) Run(c *console) error {
 	if err != nil {
 		return frames.NewError(frames.CodeUnavailable, "JetStream: %w", err)
 	}
-	if err := assets.Ensure(ctx, js, assets.Config{Prefix: c.Prefix, Replicas: cmd.Replicas}); err != nil {
-		return err
+	cfg := assets.Config{Prefix: c.Prefix}
+	if cmd.Replicas != nil {
+		cfg.Replicas = *cmd.Replicas
+	}
+	ctx, stopHearing := bus.UntilRefused(ctx, nc)
+	defer stopHearing()
+	if err := assets.Ensure(ctx, js, cfg); err != nil {
+		return orCause(ctx, err)
 	}
 	if c.JSON {
 		return c.print(map[string]any{"prefix": c.Prefix, "ready": true})

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/weavebus/weavebus/pkg/bus"
+	"github.com/weavebus/weavebus/pkg/client"
 	"github.com/weavebus/weavebus/pkg/frames"
 	workspacetools "github.com/weavebus/weavebus/services/workspace-tools"
 )
@@ -48,14 +49,9 @@ func (c *console) provideWorkspace(ctx context.Context, m *mesh, state, flag, di
 
 // owns reports whether a live instance of the mesh owns the folder.
 func (m *mesh) owns(ctx context.Context, dir string) (bool, error) {
-	t, err := m.client.Tool(ctx, workspaceProbe)
-	switch code := frames.CodeOf(err); {
-	case err == nil:
-		return slices.Contains(t.Owned, frames.PathKey(dir)), nil
-	case code == frames.CodeNotFound || code == frames.CodeUnavailable:
-		return false, nil
-	}
-	return false, err
+	tools, err := m.client.Tools(ctx, client.Named(workspaceProbe), client.InAnyState())
+	owned := slices.ContainsFunc(tools, func(t client.Tool) bool { return slices.Contains(t.Owned, frames.PathKey(dir)) })
+	return owned, err
 }
 
 // lockServing keeps commands that start at the same time from serving the same

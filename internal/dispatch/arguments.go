@@ -59,7 +59,7 @@ func (d *Dispatcher) argumentsOf(t *registry.Tool) (*schema.Schema, error) {
 		_, err = d.reg.Output(t.Declaration)
 	}
 	if err != nil {
-		return nil, refused(t.Name, frames.AsError(err))
+		return nil, registry.Unusable(t.Name, "", frames.AsError(err))
 	}
 	return s, nil
 }

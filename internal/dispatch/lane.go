@@ -80,9 +80,10 @@ func (l *lane) pick(key string, t *registry.Tool) (best registry.Instance, ahead
 }
 
 // mayHoldAhead reports whether an instance that is full has no call that waits
-// there. Who serves what has no instance is not known.
+// there. Who serves what has no instance is not known; where an operator holds the
+// instance to fewer slots than it has, a call would not wait there.
 func mayHoldAhead(s *registry.Served, n load) bool {
-	return s.Instance.Announced() && n.slots == s.Slots && n.ahead == nil
+	return s.Instance.Announced() && !s.Held && n.slots == s.Slots && n.ahead == nil
 }
 
 // waits reports whether a call for the key is in the queue.

@@ -65,7 +65,7 @@ func tooDeep(depth int) *frames.Error {
 	return frames.NewError(frames.CodeLimit, "calls are nested %d deep, the limit is %d", depth, MaxDepth).WithReason("depth")
 }
 
-// Lookup gives a tool that has a live instance, else NOT_FOUND or UNAVAILABLE.
+// Lookup gives a tool that has a live instance, else NOT_FOUND, DISABLED or UNAVAILABLE.
 func (d *Dispatcher) Lookup(ctx context.Context, name string) (*registry.Tool, error) {
 	t := d.reg.Find(ctx, name)
 	switch {
@@ -73,10 +73,8 @@ func (d *Dispatcher) Lookup(ctx context.Context, name string) (*registry.Tool, e
 		return t, nil
 	case ctx.Err() != nil:
 		return nil, frames.AsError(context.Cause(ctx))
-	case t == nil:
-		return nil, frames.NotFound(name, d.callable())
 	}
-	return nil, frames.Unavailable(name)
+	return nil, d.reg.Unserved(name)
 }
 
 // Ready reports whether the tool is known to be served, so that Prepare need not
@@ -84,26 +82,6 @@ func (d *Dispatcher) Lookup(ctx context.Context, name string) (*registry.Tool, e
 func (d *Dispatcher) Ready(tool string) bool {
 	t := d.reg.Get(tool)
 	return t != nil && len(t.Instances) > 0
-}
-
-func (d *Dispatcher) callable() []string {
-	var names []string
-	for _, t := range d.reg.Tools() {
-		if t.Callable() {
-			names = append(names, t.Name)
-		}
-	}
-	return names
-}
-
-// refused is the error of a call of a tool whose declaration is at fault: no
-// other arguments would help.
-func refused(tool string, why *frames.Error) *frames.Error {
-	return frames.Unavailable(tool).With(func(e *frames.Error) {
-		e.Message = "Tool " + tool + " is refused: " + why.Message
-		e.LLMMessage = "Tool " + tool + " cannot be called: its own declaration is at fault, not your call. Try another way."
-		e.Reason, e.Issues, e.Retryable = "bad_schema", why.Issues, false
-	})
 }
 
 // workspaceKey gives the key that an instance must own for the call; "" where

@@ -96,7 +96,7 @@ func (d *Dispatcher) pump(l *lane) {
 		d.send(a)
 	}
 	for _, r := range lost {
-		r.finish(frames.Unavailable(l.tool))
+		r.finish(d.reg.Unserved(l.tool))
 	}
 }
 

@@ -37,8 +37,9 @@ type Identity struct {
 }
 
 // DefaultIdentities lists who may connect to every embedded server: one
-// identity for each role, the laptop's caller "me", its tool identity "local", and
-// "manifest" for tools that are declared in files.
+// identity for each role, the laptop's caller "me" and its tool identity "local",
+// which is the user's: the tools of workspaces have "workspace", those that are
+// declared in files "manifest".
 func DefaultIdentities() []Identity {
 	return []Identity{
 		{"router", []Role{RoleRouter}},
@@ -49,6 +50,7 @@ func DefaultIdentities() []Identity {
 		{"admin", []Role{RoleAdmin}},
 		{"observer", []Role{RoleObserver}},
 		{"me", []Role{RoleClient, RoleOperator, RoleApprover}},
+		{"workspace", []Role{RoleTool}},
 		{"local", []Role{RoleTool}},
 		{"manifest", []Role{RoleTool}},
 		{"hook", []Role{RoleHook}},
@@ -95,7 +97,7 @@ type grant struct {
 // would land there.
 var grants = map[Role]grant{
 	RoleRouter: {
-		publish: join(answers, callTools, readCatalog, []string{"{wb}.rec.>", "{wb}.intent.>"}),
+		publish: join(answers, callTools, readCatalog, []string{"{wb}.rec.>", "{wb}.intent.>", "$KV.{WB}_TOOLS.*"}),
 		subscribe: join(service, callOutcomes, catalogue,
 			[]string{"{wb}.call.*.* router", "{wb}.list.* router", "{wb}.sink.*.*", "{wb}.ctl.*", "{wb}.admin.*.*"}),
 	},
@@ -150,7 +152,9 @@ var (
 	// catalogue is heard live by all who dispatch.
 	catalogue = []string{"{wb}.announce.>"}
 
-	readCatalog = join(readStream("{WB}_CATALOG"), consume("{WB}_CATALOG", ">"))
+	// readCatalog: what is announced, and what operators decided about it.
+	readCatalog = join(readStream("{WB}_CATALOG"), consume("{WB}_CATALOG", ">"),
+		readStream("KV_{WB}_TOOLS"), consume("KV_{WB}_TOOLS", "*.$KV.{WB}_TOOLS.>"))
 	// sessions: read the head and the history of a session, and write its next revision.
 	sessions = join(readStream("KV_{WB}_SESSIONS"), consume("KV_{WB}_SESSIONS", "*.$KV.{WB}_SESSIONS.>"),
 		[]string{"$KV.{WB}_SESSIONS.*.*"})

@@ -21,9 +21,9 @@ type access struct {
 }
 
 const (
-	everyone    = "router loop harness llm dispatcher admin observer me local manifest hook alice other"
-	services    = "router loop harness llm dispatcher local manifest hook other"
-	answering   = "router loop harness llm local manifest hook other"
+	everyone    = "router loop harness llm dispatcher admin observer me local workspace manifest hook alice other"
+	services    = "router loop harness llm dispatcher local workspace manifest hook other"
+	answering   = "router loop harness llm local workspace manifest hook other"
 	dispatchers = "router loop dispatcher"
 )
 
@@ -55,6 +55,7 @@ var publishing = []access{
 	{"wb.hook.h", dispatchers},
 	{"wb.llm.openai", "loop"},
 	{"wb.announce.local.i1.echo", "local"},
+	{"wb.announce.workspace.i1.read_file", "workspace"},
 	{"wb.announce.other.i1", "other"},
 	{"wb.rec.local.me.s1.c1", "router loop harness local"},
 	{"wb.rec.tool.me.s1.c1", "router loop harness"},
@@ -63,6 +64,10 @@ var publishing = []access{
 	{"wb.intent.me.c1", "router"},
 	{"_INBOX.me.x", answering},
 	{"$KV.WB_SESSIONS.me.s1", "loop harness"},
+	{"$KV.WB_TOOLS.echo", "router"},
+	{"$JS.API.STREAM.MSG.GET.KV_WB_TOOLS", "admin harness " + dispatchers},
+	{"$JS.API.STREAM.PURGE.KV_WB_TOOLS", "admin"},
+	{"$JS.API.CONSUMER.CREATE.KV_WB_TOOLS.x.$KV.WB_TOOLS.>", "admin harness " + dispatchers},
 	{"$JS.API.INFO", "admin"},
 	{"$JS.API.STREAM.CREATE.WB_X", "admin"},
 	{"$JS.API.STREAM.UPDATE.WB_IN", "admin"},
@@ -127,9 +132,9 @@ var subscribing = []access{
 	{"wb.inst.local.i1.*", "local"},
 	{"wb.inst.loop.i1", "loop"},
 	{"wb.inst.>", ""},
-	{"wb.describe", "local manifest other"},
-	{"wb.ctl.tool.echo", "local manifest other"},
-	{"wb.tool.echo wb", "local manifest other"},
+	{"wb.describe", "local workspace manifest other"},
+	{"wb.ctl.tool.echo", "local workspace manifest other"},
+	{"wb.tool.echo wb", "local workspace manifest other"},
 	{"wb.tool.echo", ""},
 	{"wb.rec.*.*.*.*", "router loop"},
 	{"wb.live.*.*.*.*", "router loop"},
@@ -138,6 +143,7 @@ var subscribing = []access{
 	{"wb.run.>", ""},
 	{"wb.tail.>", ""},
 	{"$KV.WB_SESSIONS.>", ""},
+	{"$KV.WB_TOOLS.>", ""},
 }
 
 // Each identity tries every subject of every other.

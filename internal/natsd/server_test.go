@@ -119,8 +119,8 @@ func TestKeysAreKept(t *testing.T) {
 		return out
 	}
 	first, second := seeds(), seeds()
-	if len(first) != 11 || fmt.Sprint(first) != fmt.Sprint(second) {
-		t.Errorf("the restart changed keys, or %d are not 11", len(first))
+	if len(first) != 12 || fmt.Sprint(first) != fmt.Sprint(second) {
+		t.Errorf("the restart changed keys, or %d are not 12", len(first))
 	}
 	checkModes(t, cfg.StateDir)
 }

@@ -17,6 +17,8 @@ const (
 	readBatch = 256
 	// readTries is how often the stream may leave a request without an answer.
 	readTries = 3
+	// forgetLimit bounds the wait until a consumer is removed.
+	forgetLimit = 2 * time.Second
 	// maxDeclaration is how many bytes a declaration may have, with all that an
 	// application added to it: a list has to fit into messages.
 	maxDeclaration = 256 << 10
@@ -62,12 +64,7 @@ func (h *heard) newer(subject string) bool {
 func (r *Registry) catchUp(ctx context.Context) error {
 	r.live.begin()
 	defer r.live.end()
-	consumer, forget, err := r.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer forget()
-	said, err := r.read(ctx, consumer)
+	said, err := r.announced(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,53 +72,67 @@ func (r *Registry) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// open gives a consumer of the last announcements, to be forgotten.
-func (r *Registry) open(ctx context.Context) (consumer jetstream.Consumer, forget func(), err error) {
+// announced gives what the stream holds, but for what was heard meanwhile.
+func (r *Registry) announced(ctx context.Context) (said []sign, err error) {
+	consumer, forget, err := r.open(ctx, assets.CatalogStream(r.cfg.Prefix), r.conn.Announcements())
+	if err != nil {
+		return nil, err
+	}
+	defer forget()
+	// Its times are the server's; they are given by the clock of this process.
+	ahead := time.Duration(0)
+	if now := consumer.CachedInfo().TimeStamp; !now.IsZero() {
+		ahead = time.Since(now)
+	}
+	err = r.read(ctx, consumer, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
+		if !r.live.newer(m.Subject()) {
+			said = append(said, r.signs(m.Subject(), m.Data(), meta.Timestamp.Add(ahead))...)
+		}
+	})
+	return said, err
+}
+
+// open gives a consumer of the last message on each subject, to be forgotten.
+func (r *Registry) open(ctx context.Context, name, filter string) (consumer jetstream.Consumer, forget func(), err error) {
 	js, err := jetstream.New(r.conn.NATS())
 	if err != nil {
 		return nil, nil, frames.NewError(frames.CodeUnavailable, "JetStream: %w", bus.Words(err))
 	}
-	stream, err := assets.Stream(ctx, js, assets.CatalogStream(r.cfg.Prefix))
+	stream, err := assets.Stream(ctx, js, name)
 	if err != nil {
 		return nil, nil, err
 	}
 	consumer, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, AckPolicy: jetstream.AckNonePolicy,
-		FilterSubject: r.conn.Announcements(), MemoryStorage: true, InactiveThreshold: 30 * time.Second,
+		FilterSubject: filter, MemoryStorage: true, InactiveThreshold: time.Minute,
 	})
 	if err != nil {
 		return nil, nil, unreadable(err)
 	}
-	name := consumer.CachedInfo().Name
-	return consumer, func() { _ = stream.DeleteConsumer(context.WithoutCancel(ctx), name) }, nil // it expires by itself too
+	return consumer, func() { // it expires by itself too
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), forgetLimit)
+		defer stop()
+		_ = stream.DeleteConsumer(ctx, consumer.CachedInfo().Name)
+	}, nil
 }
 
 func unreadable(err error) error {
 	return frames.NewError(frames.CodeUnavailable, "cannot read the catalogue: %w", bus.Words(err))
 }
 
-// read gives what the stream holds up to its end, in its order. Its times are
-// the server's; they are given by the clock of this process.
-func (r *Registry) read(ctx context.Context, consumer jetstream.Consumer) ([]sign, error) {
-	info := consumer.CachedInfo()
-	ahead := time.Duration(0)
-	if !info.TimeStamp.IsZero() {
-		ahead = time.Since(info.TimeStamp)
-	}
-	var said []sign
-	pending, tries := info.NumPending, 0
+// read takes what the stream holds up to its end, in its order.
+func (r *Registry) read(ctx context.Context, consumer jetstream.Consumer, take func(jetstream.Msg, *jetstream.MsgMetadata)) error {
+	pending, tries := consumer.CachedInfo().NumPending, 0
 	for pending > 0 {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
 		got, err := r.readSome(consumer, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
 			pending = meta.NumPending
-			if !r.live.newer(m.Subject()) {
-				said = append(said, r.signs(m.Subject(), m.Data(), meta.Timestamp.Add(ahead))...)
-			}
+			take(m, meta)
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if got > 0 {
 			continue
@@ -129,15 +140,15 @@ func (r *Registry) read(ctx context.Context, consumer jetstream.Consumer) ([]sig
 		// What was pending has aged out, or nobody answered.
 		info, err := consumer.Info(ctx)
 		if err != nil {
-			return nil, unreadable(err)
+			return unreadable(err)
 		}
 		if pending = info.NumPending; pending > 0 {
 			if tries++; tries == readTries {
-				return nil, frames.NewError(frames.CodeUnavailable, "cannot read the catalogue: its stream does not answer")
+				return frames.NewError(frames.CodeUnavailable, "cannot read the catalogue: its stream does not answer")
 			}
 		}
 	}
-	return said, nil
+	return nil
 }
 
 func (r *Registry) readSome(consumer jetstream.Consumer, take func(jetstream.Msg, *jetstream.MsgMetadata)) (int, error) {

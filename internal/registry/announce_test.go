@@ -38,12 +38,7 @@ func TestHeardWhileTheStreamIsRead(t *testing.T) {
 		r.live.note("wb.announce.local.a.two") // before: it is in the stream
 		r.live.begin()
 		r.live.note("wb.announce.local.a.one")
-		consumer, forget, err := r.open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer forget()
-		said, err := r.read(t.Context(), consumer)
+		said, err := r.announced(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package registry
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +15,11 @@ import (
 const (
 	maxInstances    = 10_000
 	maxDeclarations = 200_000
-	maxAsked        = 1_000 // for each instance
+	maxAsked        = 1_000     // for each instance
+	maxLost         = 1_000     // tools that nobody serves any more
+	maxBytes        = 512 << 20 // of declarations, as if no two were the same
+	nameBytes       = 128       // a name that an instance says it is alive with
+	skippedBytes    = 2 << 10   // what it says that it skips
 )
 
 // sign is one thing that an instance said.
@@ -25,7 +30,8 @@ type sign struct {
 	// decl is what declares, or as much of it as could be read where err refuses it.
 	decl *frames.Declaration
 	err  *frames.Error
-	// since is when the instance began to serve the declaration, as it says itself.
+	// since is when the instance began to serve the declaration, as it says itself:
+	// it orders the declarations of one identity, and nothing else.
 	since time.Time
 	// tools are those that a sign of life names.
 	tools []string
@@ -47,6 +53,12 @@ type instance struct {
 	seen time.Time
 	// drained is when it said END; zero while it takes calls.
 	drained time.Time
+	// alive: it gave a sign of life; named are the tools that the last one named,
+	// where none are named all are meant.
+	alive bool
+	named map[string]bool
+	// bytes is what the names take.
+	bytes   int
 	tools   map[string]*declared
 	refused map[string]*Tool
 	skipped []*Tool
@@ -57,8 +69,25 @@ type instance struct {
 // declared is a tool as one instance declares it.
 type declared struct {
 	*frames.Declaration
-	in    *instance
-	since time.Time
+	in *instance
+	// heard is when the instance was first heard to declare the tool, since when it
+	// says that it began to serve this declaration.
+	heard, since time.Time
+	check        *verdict
+}
+
+// cost is about how many bytes a declaration takes.
+func (d *declared) cost() int {
+	n := 1<<10 + len(d.Schema) + len(d.OutputSchema) + len(d.Description) + len(d.Title)
+	for _, extra := range []frames.Fields{d.Extra, d.ExtraAnnotations} {
+		for _, f := range extra {
+			n += len(f.Value)
+		}
+	}
+	for _, key := range d.Keys {
+		n += len(key)
+	}
+	return n
 }
 
 // catalogue holds the instances and, derived from them, the tools. It takes
@@ -69,8 +98,14 @@ type catalogue struct {
 	tools     map[string]*Tool
 	serving   map[string]map[*instance]*declared // by tool name
 	count     int                                // of declarations, the refused too
+	bytes     int                                // of the declarations that are not refused
+	full      bool                               // something had no room since this was last looked at
+	settings  map[string]kept                    // by tool name
 	owners    map[string]string                  // tool name → the identity that declared it first, while the tool is known
 	lost      map[string]time.Time               // tool name → when its last instance went
+
+	contests  map[string]contest
+	contested chan struct{} // there are contests
 
 	clock    func() time.Time
 	onChange []func(tool string)
@@ -80,7 +115,8 @@ type catalogue struct {
 func newCatalogue() *catalogue {
 	return &catalogue{
 		instances: map[Instance]*instance{}, tools: map[string]*Tool{}, serving: map[string]map[*instance]*declared{},
-		owners: map[string]string{}, lost: map[string]time.Time{}, clock: time.Now,
+		owners: map[string]string{}, lost: map[string]time.Time{}, settings: map[string]kept{},
+		contests: map[string]contest{}, contested: make(chan struct{}, 1), clock: time.Now,
 	}
 }
 
@@ -137,6 +173,7 @@ func (c *catalogue) change(dead bool, f func(ch *changes)) {
 	for name := range ch.tools {
 		c.derive(name)
 	}
+	c.trim(&ch)
 	c.mu.Unlock()
 	for name := range ch.tools {
 		for _, listener := range c.onChange {
@@ -148,6 +185,15 @@ func (c *catalogue) change(dead bool, f func(ch *changes)) {
 			listener(id, dead)
 		}
 	}
+}
+
+// wasFull reports whether something had no room since it was last asked.
+func (c *catalogue) wasFull() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	full := c.full
+	c.full = false
+	return full
 }
 
 // hear takes one thing that was said. It reports whether the instance serves
@@ -173,7 +219,8 @@ func (c *catalogue) take(s *sign, ch *changes) (missing bool) {
 	switch {
 	case in == nil:
 	case s.kind == lives:
-		in.skipped = s.skipped
+		c.skip(in, s.skipped)
+		c.lives(in, s.tools, ch)
 		return in.lacks(s.tools)
 	case s.kind == ends:
 		in.drained = s.at
@@ -192,6 +239,7 @@ func (c *catalogue) touch(id Instance, seen time.Time) *instance {
 	in := c.instances[id]
 	if in == nil {
 		if len(c.instances) >= maxInstances {
+			c.full = true
 			return nil
 		}
 		in = &instance{Instance: id, tools: map[string]*declared{}}
@@ -218,11 +266,54 @@ func (in *instance) lacks(tools []string) bool {
 			in.asked = map[string]bool{}
 		}
 		if len(in.asked) < maxAsked {
-			in.asked[name] = true
+			in.asked[strings.Clone(name)] = true
 			lacks = true
 		}
 	}
 	return lacks
+}
+
+// lives takes a sign of life.
+func (c *catalogue) lives(in *instance, tools []string, ch *changes) {
+	if !in.drained.IsZero() || in.alive && in.namedAre(tools) {
+		return
+	}
+	before := *in
+	c.bytes -= in.bytes
+	in.alive, in.named, in.bytes = true, nil, 0
+	if bytes := nameBytes * len(tools); c.room(bytes) {
+		in.named, in.bytes = make(map[string]bool, len(tools)), bytes
+		c.bytes += bytes
+	} else {
+		c.full, tools = true, nil
+	}
+	for _, name := range tools {
+		in.named[strings.Clone(name)] = true // not with the message that it is part of
+	}
+	for name := range in.tools {
+		if before.vouches(name) != in.vouches(name) {
+			ch.add(name)
+		}
+	}
+}
+
+// skip keeps what an instance says that it takes no tools from.
+func (c *catalogue) skip(in *instance, skipped []*Tool) {
+	c.bytes -= skippedBytes * len(in.skipped)
+	if in.skipped = skipped; len(skipped) > 0 && !c.room(skippedBytes*len(skipped)) {
+		c.full, in.skipped = true, nil
+	}
+	c.bytes += skippedBytes * len(in.skipped)
+}
+
+func (in *instance) namedAre(tools []string) bool {
+	return len(tools) == len(in.named) && !slices.ContainsFunc(tools, func(name string) bool { return !in.named[name] })
+}
+
+// vouches reports whether the instance is known to be alive with the tool. One that
+// announces nothing is known by its answers.
+func (in *instance) vouches(tool string) bool {
+	return !in.Announced() || in.alive && (len(in.named) == 0 || in.named[tool])
 }
 
 func (in *instance) changed(ch *changes) {
@@ -234,32 +325,56 @@ func (in *instance) changed(ch *changes) {
 func (c *catalogue) declare(in *instance, s *sign, ch *changes) {
 	if !in.drained.IsZero() && !s.at.Before(in.drained) {
 		c.clear(in, ch) // the id is used by another process now
-		in.drained = time.Time{}
+		in.drained, in.alive = time.Time{}, false
 	}
-	d := &declared{Declaration: s.decl, in: in, since: s.at}
+	d := &declared{Declaration: s.decl, in: in, heard: s.at, since: s.at, check: &verdict{}}
 	if !s.since.IsZero() {
-		d.since = s.since
+		d.since = earlier(s.since, s.at)
 	}
 	c.unrefuse(in, d.Name)
-	if old := in.tools[d.Name]; old != nil && old.Digest == d.Digest {
-		if slices.Equal(old.Keys, d.Keys) {
-			return
+	if old := in.tools[d.Name]; old != nil {
+		d.heard = earlier(d.heard, old.heard)
+		if old.Digest == d.Digest {
+			if slices.Equal(old.Keys, d.Keys) {
+				return
+			}
+			d.since = old.since
 		}
-		d.since = old.since
 	}
-	if in.tools[d.Name] == nil && !c.room() {
+	if !c.room(d.cost()) {
+		c.full = true
 		return
 	}
+	c.share(d)
 	c.put(in, d)
 	ch.add(d.Name)
 }
 
-func (c *catalogue) room() bool { return c.count < maxDeclarations }
+func (c *catalogue) room(bytes int) bool {
+	return c.count < maxDeclarations && c.bytes+bytes <= maxBytes
+}
+
+// share lets a declaration take its texts from another instance's that is the same.
+func (c *catalogue) share(d *declared) {
+	for _, twin := range c.serving[d.Name] {
+		if twin.Digest != d.Digest {
+			continue
+		}
+		own := d.Declaration
+		same := *twin.Declaration
+		same.Service, same.Identity, same.Instance, same.Keys = own.Service, own.Identity, own.Instance, own.Keys
+		d.Declaration, d.check = &same, twin.check
+		return
+	}
+}
 
 func (c *catalogue) put(in *instance, d *declared) {
-	if in.tools[d.Name] == nil {
+	if old := in.tools[d.Name]; old != nil {
+		c.bytes -= old.cost()
+	} else {
 		c.count++
 	}
+	c.bytes += d.cost()
 	in.tools[d.Name] = d
 	if c.serving[d.Name] == nil {
 		c.serving[d.Name] = map[*instance]*declared{}
@@ -269,10 +384,12 @@ func (c *catalogue) put(in *instance, d *declared) {
 
 // withdraw takes a tool off an instance.
 func (c *catalogue) withdraw(in *instance, name string, ch *changes) {
-	if in.tools[name] == nil {
+	d := in.tools[name]
+	if d == nil {
 		return
 	}
 	c.count--
+	c.bytes -= d.cost()
 	delete(in.tools, name)
 	delete(c.serving[name], in)
 	if len(c.serving[name]) == 0 {
@@ -287,7 +404,9 @@ func (c *catalogue) clear(in *instance, ch *changes) {
 		c.withdraw(in, name, ch)
 	}
 	c.count -= len(in.refused)
-	in.refused, in.asked = nil, nil
+	c.bytes -= in.bytes
+	in.refused, in.asked, in.named, in.bytes = nil, nil, nil, 0
+	c.skip(in, nil)
 }
 
 // refuse keeps a declaration that cannot be called, to show it. The tool that
@@ -295,7 +414,8 @@ func (c *catalogue) clear(in *instance, ch *changes) {
 func (c *catalogue) refuse(in *instance, s *sign, ch *changes) {
 	name := s.decl.Name
 	c.withdraw(in, name, ch)
-	if in.refused[name] == nil && !c.room() {
+	if in.refused[name] == nil && !c.room(0) {
+		c.full = true
 		return
 	}
 	if in.refused == nil {
@@ -327,7 +447,7 @@ func (c *catalogue) remove(id Instance, dead bool) {
 func (c *catalogue) drop(in *instance, ch *changes) {
 	for name, d := range in.tools {
 		if c.tools[name] == nil {
-			c.tools[name] = &Tool{Declaration: d.Declaration}
+			c.tools[name] = c.snapshot(d.Declaration, d.check)
 		}
 	}
 	c.clear(in, ch)
@@ -342,10 +462,7 @@ func (c *catalogue) expire(now time.Time) {
 		c.dropSilent(now, ch)
 		for name, at := range c.lost {
 			if now.Sub(at) > forgetAfter {
-				delete(c.lost, name)
-				delete(c.tools, name)
-				delete(c.owners, name)
-				ch.add(name)
+				c.forget(name, ch)
 			}
 		}
 	})

@@ -157,16 +157,19 @@ func TestNewLifeOfAnInstance(t *testing.T) {
 	want(t, "not declared again", b.shows("old"), "1:")
 }
 
-// contract: P45
+// contract: P45, S24
 func TestNewestDeclarationCounts(t *testing.T) {
 	t.Parallel()
 	b := newBook()
 	b.says(local("a"), 0, "echo", "1")
+	b.lives(local("a"), 1, "echo")
 	b.says(local("b"), 10, "echo", "2")
+	b.lives(local("b"), 11, "echo")
 	want(t, "the newer came", b.shows("echo"), "2: local/b")
 	b.says(local("a"), 20, "echo", "1") // as each 4 min
 	b.lives(local("a"), 30, "echo")
 	b.says(local("c"), 40, "echo", "2")
+	b.lives(local("c"), 41, "echo")
 	want(t, "the older spoke last", b.shows("echo"), "2: local/b local/c")
 	b.ends(local("b"), 50)
 	b.ends(local("c"), 50)
@@ -199,6 +202,7 @@ func TestKeysOfAnInstance(t *testing.T) {
 	want(t, "one declaration all the same", b.shows("echo"), "1: local/a local/b")
 }
 
+// contract: S24
 func TestNameOfAnotherIdentity(t *testing.T) {
 	t.Parallel()
 	b := newBook()
@@ -318,6 +322,7 @@ type model struct {
 type modelled struct {
 	seen    int
 	ended   bool
+	alive   bool
 	tools   map[string]string // version
 	since   map[string]int
 	refused map[string]bool
@@ -369,6 +374,7 @@ func (m *model) step(t *rapid.T, b *book, id Instance, tool string) {
 		delete(in.refused, tool)
 	case 1:
 		b.lives(id, m.now)
+		in.alive = in.alive || !in.ended
 	case 2:
 		b.ends(id, m.now)
 		in.ended = true
@@ -436,6 +442,13 @@ func (m *model) own(tool string) {
 	}
 }
 
+func (in *modelled) goesBefore(other *modelled, tool string) bool {
+	if in.alive != other.alive {
+		return in.alive
+	}
+	return in.since[tool] > other.since[tool]
+}
+
 // checkTool works out who serves the newest declaration of the tool's owner.
 func (m *model) checkTool(t *rapid.T, b *book, tool string) {
 	var serving []string
@@ -444,12 +457,12 @@ func (m *model) checkTool(t *rapid.T, b *book, tool string) {
 		return id.Identity == m.owners[tool] && in.tools[tool] != "" && !in.ended
 	}
 	for id, in := range m.in {
-		if mine(id, in) && (newest == nil || in.since[tool] > newest.since[tool]) {
+		if mine(id, in) && (newest == nil || in.goesBefore(newest, tool)) {
 			newest = in
 		}
 	}
 	for id, in := range m.in {
-		if mine(id, in) && in.tools[tool] == newest.tools[tool] {
+		if mine(id, in) && in.tools[tool] == newest.tools[tool] && in.alive == newest.alive {
 			serving = append(serving, id.Identity+"/"+id.ID)
 		}
 	}

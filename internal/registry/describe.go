@@ -92,7 +92,8 @@ func (r *Registry) callable(name string) bool {
 // the name: at most once a second for a name, once for all who ask at the same
 // time, and for few names at once.
 func (r *Registry) Find(ctx context.Context, name string) *Tool {
-	if r.callable(name) || !frames.ValidName(name) {
+	set := r.Setting(name)
+	if r.callable(name) || set.Off() || !frames.ValidName(name) {
 		return r.Get(name)
 	}
 	// A lookup outlives a caller that gives up: others wait for the same answer.

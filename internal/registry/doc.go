@@ -12,9 +12,12 @@
 // [AliveLimit], or when a dispatcher finds nobody listening. Nobody is judged by a
 // silence in which there was no connection.
 //
-// A name belongs to the identity that announced it first, and still does for some
-// minutes after its last instance is gone. The same name by another identity is
-// refused and shown as a conflict until an operator swaps it. Of the declarations of
-// one identity the one that came last counts; instances with another digest get no
-// new calls.
+// A name belongs to the identity that was heard to announce it first, and still does
+// for some minutes after its last instance is gone. The same name by another identity
+// is refused and shown as a conflict until an operator swaps it. Of the declarations of
+// one identity the one that came last counts, of those on instances that are known to
+// be alive; instances with another digest get no new calls.
+//
+// What operators decided about a tool, its [Setting], is kept in the KV bucket
+// WB_TOOLS. A registry knows all of it before it is ready, and follows it.
 package registry

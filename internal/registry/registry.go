@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,9 @@ const (
 	checkEach = 5 * time.Second
 	// readPause is how often somebody who looks for a tool may have the stream read.
 	readPause = time.Second
+	// schemaBytes bounds the texts of the schemas that are kept compiled, which
+	// take up to 40 times as much: those of some 700 ordinary tools.
+	schemaBytes = 1 << 20
 	// maxPending is how many bytes of announcements may wait to be read.
 	maxPending = 256 << 20
 )
@@ -27,7 +31,7 @@ const (
 type Config struct {
 	// Prefix is the mesh's prefix. Default: "wb".
 	Prefix string
-	// Schemas compiles and keeps schemas. Default: a cache of its own.
+	// Schemas compiles and keeps schemas. Default: a cache of its own, of 1 MiB.
 	Schemas *schema.Cache
 	// Log is where refused announcements go. Default: slog.Default().
 	Log *slog.Logger
@@ -49,6 +53,9 @@ type Registry struct {
 	// settled is closed when all that the start can find is known.
 	settled chan struct{}
 
+	// rewatch ends the present request for settings, to begin anew.
+	rewatch atomic.Pointer[context.CancelFunc]
+
 	live    heard
 	lookups lookups
 }
@@ -59,7 +66,7 @@ func New(conn *bus.Conn, cfg Config) *Registry {
 		cfg.Prefix = bus.DefaultPrefix
 	}
 	if cfg.Schemas == nil {
-		cfg.Schemas = &schema.Cache{}
+		cfg.Schemas = &schema.Cache{MaxBytes: schemaBytes}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -130,6 +137,11 @@ func (r *Registry) Run(ctx context.Context, ready func()) error {
 	if err := r.conn.Flush(ctx); err != nil {
 		return err
 	}
+	end, err := r.startSettings(ctx)
+	defer end()
+	if err != nil {
+		return err
+	}
 	if err := r.catchUp(ctx); err != nil {
 		return err
 	}
@@ -141,6 +153,20 @@ func (r *Registry) Run(ctx context.Context, ready func()) error {
 	defer func() { <-asked }()
 	ready()
 	return r.follow(ctx, sub, status, asked)
+}
+
+// startSettings follows what operators decided until end, and returns when all
+// that is decided so far is known: no call is to slip through before.
+func (r *Registry) startSettings(ctx context.Context) (end func(), err error) {
+	ctx, stop := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	known := make(chan error, 1)
+	following.Go(func() { r.followSettings(ctx, func(err error) { known <- err }) })
+	end = func() {
+		stop()
+		following.Wait()
+	}
+	return end, <-known
 }
 
 // follow judges silence and looks for what was missed, until ctx ends or the
@@ -176,6 +202,7 @@ func (r *Registry) follow(ctx context.Context, sub *nats.Subscription, status <-
 				return frames.NewError(frames.CodeUnavailable, "the connection was closed")
 			}
 			r.missed("the connection was lost")
+			(*r.rewatch.Load())()
 			r.resume(ctx)
 			r.describe(ctx, "")
 		case <-check.C:
@@ -183,6 +210,10 @@ func (r *Registry) follow(ctx context.Context, sub *nats.Subscription, status <-
 				r.missed(why)
 			}
 			r.resume(ctx)
+			if r.cat.wasFull() {
+				r.cfg.Log.Warn("the catalogue is full: announcements were left out",
+					"instances", maxInstances, "declarations", maxDeclarations, "bytes", maxBytes)
+			}
 		case <-describe.C:
 			r.describe(ctx, "")
 		}

@@ -34,34 +34,62 @@ type inbox struct {
 	sub    *nats.Subscription
 
 	mu      sync.Mutex
-	closed  bool
+	ended   *frames.Error // why no answer can come any more
 	waiting map[uint64]*Ask
 	random  []byte // not used yet
 }
 
-func openInbox(c *Conn) (*inbox, error) {
-	b := &inbox{c: c, prefix: InboxPrefix(c.identity) + "." + nuid.Next() + ".", waiting: map[uint64]*Ask{}}
-	sub, err := c.nc.Subscribe(b.prefix+"*", b.deliver)
+func newInbox(c *Conn) *inbox {
+	return &inbox{c: c, prefix: InboxPrefix(c.identity) + "." + nuid.Next() + ".", waiting: map[uint64]*Ask{}}
+}
+
+func (b *inbox) subject() string { return b.prefix + "*" }
+
+func (b *inbox) open() error {
+	sub, err := b.c.nc.Subscribe(b.subject(), b.deliver)
 	if err != nil {
-		return nil, unavailable("cannot subscribe the inbox", err)
+		return unavailable("cannot subscribe the inbox", err)
 	}
 	// The inbox holds every answer of the connection: what bounds it is that
 	// each exchange bounds its own.
 	if err := sub.SetPendingLimits(-1, maxPending); err != nil {
-		return nil, unavailable("cannot bound the inbox", err)
+		return unavailable("cannot bound the inbox", err)
 	}
 	b.sub = sub
-	return b, nil
+	return nil
 }
 
 func (b *inbox) close() {
 	_ = b.sub.Unsubscribe() // fails only on a closed connection
+	b.end(unavailable("no answer will come", ErrClosed))
+}
+
+// end gives every open request, and each one that comes, the error.
+func (b *inbox) end(err *frames.Error) {
 	b.mu.Lock()
 	open := b.waiting
-	b.waiting, b.closed = map[uint64]*Ask{}, true
+	b.waiting = map[uint64]*Ask{}
+	if b.ended == nil {
+		b.ended = err
+	}
 	b.mu.Unlock()
 	for _, a := range open {
-		a.answers(frames.Message{}, unavailable("no answer will come", ErrClosed))
+		a.answers(frames.Message{}, err)
+	}
+}
+
+// refuse gives the error to the requests that were sent to a subject.
+func (b *inbox) refuse(subject string, err error) {
+	b.mu.Lock()
+	var refused []*Ask
+	for _, a := range b.waiting {
+		if a.sentTo() == subject {
+			refused = append(refused, a)
+		}
+	}
+	b.mu.Unlock()
+	for _, a := range refused {
+		a.answers(frames.Message{}, err)
 	}
 }
 
@@ -76,7 +104,7 @@ func (b *inbox) add(a *Ask) {
 		a.id = b.token()
 	}
 	a.reply = b.prefix + strconv.FormatUint(a.id, 36)
-	if !b.closed {
+	if b.ended == nil {
 		b.waiting[a.id] = a
 	}
 }
@@ -92,10 +120,11 @@ func (b *inbox) token() uint64 {
 	return id
 }
 
-func (b *inbox) isClosed() bool {
+// why gives why no answer can come any more; nil as long as one can.
+func (b *inbox) why() *frames.Error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.closed
+	return b.ended
 }
 
 func (b *inbox) remove(id uint64) {
@@ -162,14 +191,23 @@ func (c *Conn) NewAsk(answers Answers) *Ask {
 // times, 5 to 50 ms apart; then the answers get UNAVAILABLE with the cause
 // nats.ErrNoResponders. trace is that of [TraceHeader], or nil. After an error there is no answer, but Stop is due.
 func (a *Ask) Send(subject string, data []byte, trace nats.Header) error {
-	if a.c.inbox.isClosed() {
-		return unavailable("cannot publish", ErrClosed)
+	if why := a.c.inbox.why(); why != nil {
+		return why
 	}
 	m := &nats.Msg{Subject: subject, Reply: a.reply, Data: data, Header: trace}
 	a.mu.Lock()
 	a.msg = m
 	a.mu.Unlock()
 	return a.c.send(m)
+}
+
+func (a *Ask) sentTo() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.msg == nil {
+		return ""
+	}
+	return a.msg.Subject
 }
 
 // Ask makes a request, sends it under ctx's trace and gives what comes back to

@@ -18,7 +18,8 @@ import (
 
 // Options gives the NATS options that every connection of a mesh wants: inboxes
 // under the identity's own prefix, reconnects for ever, no buffer of commands
-// while there is no connection, a ping each 20 s. Further options may follow.
+// while there is no connection, a ping each 20 s; what goes wrong behind the back
+// of a call goes to slog.Default(). Further options may follow.
 func Options(identity string) []nats.Option {
 	return []nats.Option{
 		nats.Name(identity),
@@ -26,6 +27,7 @@ func Options(identity string) []nats.Option {
 		nats.MaxReconnects(-1),
 		nats.ReconnectBufSize(-1),
 		nats.PingInterval(20 * time.Second),
+		nats.ErrorHandler(quietErrors),
 	}
 }
 
@@ -51,6 +53,7 @@ type Conn struct {
 	identity string
 	inbox    *inbox
 	counters counters
+	refusals refusals
 	// closeNATS is set where the NATS connection is the Conn's own.
 	closeNATS func()
 }
@@ -86,9 +89,9 @@ func New(nc *nats.Conn, identity string, opts ...Option) (*Conn, error) {
 			return nil, err
 		}
 	}
-	var err error
-	c.inbox, err = openInbox(c)
-	return c, err
+	c.inbox = newInbox(c)
+	c.hearRefusals()
+	return c, c.inbox.open()
 }
 
 // Close gives up the connection's inbox: open exchanges get no more answers. It
@@ -151,7 +154,8 @@ func (c *Conn) send(m *nats.Msg) error {
 const flushLimit = 10 * time.Second
 
 // Flush waits until the server has seen what was published and subscribed so
-// far, at most 10 s where ctx has no deadline.
+// far, at most 10 s where ctx has no deadline. It is DENIED where the server
+// refused a subscription of the connection, then or before.
 func (c *Conn) Flush(ctx context.Context) error {
 	limited := ctx
 	if _, has := ctx.Deadline(); !has {
@@ -162,7 +166,7 @@ func (c *Conn) Flush(ctx context.Context) error {
 	err := c.nc.FlushWithContext(limited)
 	switch {
 	case err == nil:
-		return nil
+		return c.refusal()
 	case ctx.Err() != nil:
 		return frames.AsError(context.Cause(ctx))
 	}

@@ -50,6 +50,10 @@ func Connect(ctx context.Context, d Dial) (*Conn, error) {
 		return nil, err
 	}
 	c.closeNATS = nc.Close
+	if err := c.Flush(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
 	return c, nil
 }
 

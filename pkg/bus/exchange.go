@@ -15,6 +15,10 @@ import (
 // answer; the holder of an open exchange sends TICK each 5 s.
 const SilenceLimit = 15 * time.Second
 
+// ReasonSlowReader is the reason of the NO_RESULT that ends an exchange whose
+// answers come faster than they are read.
+const ReasonSlowReader = "slow_reader"
+
 // maxBuffered bounds what an exchange holds for a slow reader.
 const (
 	maxBufferedFrames = 16 << 10
@@ -85,7 +89,7 @@ func (x *Exchange) push(f *frames.Frame) {
 	}
 	x.bytes += len(f.Content) + len(f.Value)
 	if len(x.queue) >= maxBufferedFrames || x.bytes > maxBufferedBytes {
-		x.err = frames.NewError(frames.CodeNoResult, "answers come faster than they are read")
+		x.err = frames.NewError(frames.CodeNoResult, "answers come faster than they are read").WithReason(ReasonSlowReader)
 		return
 	}
 	x.queue = append(x.queue, *f)
@@ -110,9 +114,18 @@ func (x *Exchange) Next(ctx context.Context) (frames.Frame, error) {
 		case <-ctx.Done():
 			return frames.Frame{}, frames.AsError(context.Cause(ctx))
 		case <-silence:
-			return frames.Frame{}, frames.NewError(frames.CodeNoResult, "no answer for %v", x.silent)
+			return frames.Frame{}, x.silence()
 		}
 	}
+}
+
+// silence is the error of an exchange that nothing was heard of.
+func (x *Exchange) silence() error {
+	if x.ask.c.nc.IsConnected() {
+		return frames.NewError(frames.CodeNoResult, "no answer for %v", x.silent)
+	}
+	return frames.NewError(frames.CodeNoResult,
+		"no answer for %v: the connection to the mesh is lost, and whether it was done is not known", x.silent)
 }
 
 func (x *Exchange) pop() (frames.Frame, bool, error) {

@@ -50,6 +50,9 @@ func (s Subjects) Out(caller, sid string) string { return s.join("out", caller, 
 // Own is a tool that a client serves for its own sessions.
 func (s Subjects) Own(caller, tool string) string { return s.join("own", caller, tool) }
 
+// Admin is where an operator says what is to become of a tool.
+func (s Subjects) Admin(caller, verb string) string { return s.join("admin", caller, verb) }
+
 // Inst is one instance of any role.
 func (s Subjects) Inst(identity, id string) string { return s.join("inst", identity, id) }
 

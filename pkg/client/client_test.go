@@ -76,13 +76,17 @@ func TestCall(t *testing.T) {
 			_ = q.Send(frames.Progress(map[string]any{"progress": 1}))
 			_ = q.End(frames.EndCompleted, frames.Result(&frames.ToolResult{Result: args}))
 		})
-		var got []frames.Type
-		res, err := r.Call(t.Context(), "echo", map[string]any{"x": 1}, client.WithID("c-1"), client.WithWorkspace("w"),
-			client.WithTimeout(time.Microsecond), client.OnFrame(func(f frames.Frame) { got = append(got, f.Type) }))
+		opts := []client.CallOption{client.WithID("c-1"), client.WithWorkspace("w"), client.WithTimeout(time.Microsecond)}
+		res, err := r.Call(t.Context(), "echo", map[string]any{"x": 1}, opts...)
 		if err != nil || string(res.Result) != `{"x":1}` {
 			t.Errorf("got %+v, %v", res, err)
 		}
-		if !slices.Equal(got, []frames.Type{frames.TypeText, frames.TypeProgress}) {
+		var got []frames.Type
+		for f, err := range r.CallStream(t.Context(), "echo", map[string]any{"x": 1}, opts...) {
+			wantCode(t, err, "")
+			got = append(got, f.Type)
+		}
+		if !slices.Equal(got, []frames.Type{frames.TypeText, frames.TypeProgress, frames.TypeToolResult}) {
 			t.Errorf("frames %v", got)
 		}
 	})
@@ -226,6 +230,88 @@ func TestTools(t *testing.T) {
 		for _, name := range []string{"none", "nope"} {
 			_, err = r.Tool(t.Context(), name)
 			wantCode(t, err, frames.CodeNotFound)
+		}
+	})
+}
+
+// A stream that is left before its result cancels the call.
+//
+// contract: A4
+func TestStreamThatIsLeft(t *testing.T) {
+	withRouter(t, func(t *testing.T, r *rig) {
+		cancelled := make(chan string, 1)
+		r.calls(func(q *bus.Request, _ *frames.Frame) {
+			_ = q.Send(frames.Text("one"))
+			_ = q.End(frames.EndCancelled, frames.FailedResult(frames.Cancelled(<-cancelled)))
+		})
+		r.on(r.router.Ctl("*"), "", func(_ context.Context, q *bus.Request) {
+			_ = q.End(frames.EndCompleted)
+			cancelled <- q.Frames[0].ToolCallID
+			r.ended.Add(1)
+		})
+		for f, err := range r.CallStream(t.Context(), "slow", nil) {
+			if err != nil || f.Text() != "one" {
+				t.Errorf("%+v, %v", f, err)
+			}
+			break
+		}
+		if r.ended.Load() != 1 {
+			t.Error("the call was not cancelled")
+		}
+	})
+}
+
+// Only the first result counts, and falsy ones are kept.
+//
+// contract: A7, A11
+func TestFirstResult(t *testing.T) {
+	withRouter(t, func(t *testing.T, r *rig) {
+		r.calls(func(q *bus.Request, _ *frames.Frame) {
+			_ = q.Send(frames.Result(&frames.ToolResult{Result: json.RawMessage(`0`)}))
+			_ = q.End(frames.EndCompleted, frames.Result(&frames.ToolResult{Result: json.RawMessage(`"later"`)}))
+		})
+		res, err := r.Call(t.Context(), "echo", nil)
+		if err != nil || string(res.Result) != "0" {
+			t.Errorf("got %+v, %v", res, err)
+		}
+	})
+}
+
+func TestCallOptionsAreChecked(t *testing.T) {
+	withRouter(t, func(t *testing.T, r *rig) {
+		for name, o := range map[string]client.CallOption{
+			"id": client.WithID("a b"), "no id": client.WithID(""),
+			"time-out": client.WithTimeout(0), "negative": client.WithTimeout(-time.Second),
+		} {
+			_, err := r.Call(t.Context(), "echo", nil, o)
+			if frames.CodeOf(err) != frames.CodeValidationInput {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// Output that nobody reads ends the call, and it is stopped.
+func TestReaderThatIsTooSlow(t *testing.T) {
+	withRouter(t, func(t *testing.T, r *rig) {
+		r.calls(func(q *bus.Request, _ *frames.Frame) {
+			for range 20_000 {
+				_ = q.Send(frames.Text("x"))
+			}
+			_ = q.End(frames.EndCompleted, frames.Result(&frames.ToolResult{}))
+		})
+		r.on(r.router.Ctl("*"), "", func(_ context.Context, q *bus.Request) {
+			r.ended.Add(1)
+			_ = q.End(frames.EndCompleted)
+		})
+		var last error
+		for _, err := range r.CallStream(t.Context(), "flood", nil) {
+			synctest.Wait() // all that comes has come
+			last = err
+		}
+		wantCode(t, last, frames.CodeNoResult)
+		if r.ended.Load() != 1 {
+			t.Error("the call was not stopped")
 		}
 	})
 }

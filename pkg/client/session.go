@@ -22,6 +22,43 @@ const quiet = 5 * time.Second
 // is lost beyond is read again from the history.
 const maxUnread = 4096
 
+// askAgain is how soon a mesh that does not answer is asked again.
+const askAgain = time.Second
+
+// sendAgain is how soon input is sent again to a mesh that went away.
+const sendAgain = 250 * time.Millisecond
+
+// outageLimit is the default of [OutageLimit].
+const outageLimit = 30 * time.Second
+
+type readConfig struct{ outage time.Duration }
+
+// ReadOption changes how sessions are read.
+type ReadOption func(*readConfig) error
+
+// OutageLimit is how long a mesh may be away, or may not answer for the session,
+// before the reader gives up with UNAVAILABLE. Nothing is lost by that: what the
+// session did is kept, and it can be read again. Default: 30 s.
+func OutageLimit(d time.Duration) ReadOption {
+	return func(c *readConfig) error {
+		if d <= 0 {
+			return frames.NewError(frames.CodeValidationInput, "outage limit: %v, want more than 0", d)
+		}
+		c.outage = d
+		return nil
+	}
+}
+
+func newReadConfig(opts []ReadOption) (readConfig, error) {
+	cfg := readConfig{outage: outageLimit}
+	for _, o := range opts {
+		if err := o(&cfg); err != nil {
+			return cfg, err
+		}
+	}
+	return cfg, nil
+}
+
 // Session is a session of the client's caller: input goes in by Send, frames come
 // out by Frames. It may be used by several goroutines, Frames by one at a time.
 type Session struct {
@@ -29,8 +66,11 @@ type Session struct {
 	ID string
 
 	c   *Client
+	cfg readConfig
 	sub *nats.Subscription
 	in  chan *nats.Msg
+	// reconnects is their count when the session was attached to.
+	reconnects uint64
 
 	mu     sync.Mutex
 	closed bool
@@ -38,14 +78,18 @@ type Session struct {
 
 // Session attaches to a session, which need not exist yet: the first input makes
 // it. An empty id makes a new one. Close it after use; the session itself goes on.
-func (c *Client) Session(ctx context.Context, id string) (*Session, error) {
+func (c *Client) Session(ctx context.Context, id string, opts ...ReadOption) (*Session, error) {
+	cfg, err := newReadConfig(opts)
+	if err != nil {
+		return nil, err
+	}
 	if id == "" {
 		id = nuid.Next()
 	}
 	if !frames.ValidName(id) {
 		return nil, frames.NewError(frames.CodeValidationInput, "session id %q: want letters, digits, _ and -, at most 64", id)
 	}
-	s := &Session{ID: id, c: c, in: make(chan *nats.Msg, maxUnread)}
+	s := &Session{ID: id, c: c, cfg: cfg, in: make(chan *nats.Msg, maxUnread), reconnects: c.conn.NATS().Stats().Reconnects}
 	sub, err := c.conn.NATS().ChanSubscribe(c.conn.Out(c.Caller(), id), s.in)
 	if err != nil {
 		return nil, frames.NewError(frames.CodeUnavailable, "cannot read the session: %w", bus.Words(err))
@@ -75,7 +119,8 @@ func (s *Session) Close() error {
 // the session names what it refuses. It returns once the input is stored; order
 // holds for a caller that waits for that. Frames without an id get one, and input
 // whose id was seen before is dropped: to send again after an error, send the
-// same frames.
+// same frames. Send does so itself where the mesh went away since the session was
+// attached to, up to the [OutageLimit].
 func (s *Session) Send(ctx context.Context, fs ...frames.Frame) (string, error) {
 	if len(fs) == 0 {
 		return "", frames.NewError(frames.CodeBadFrame, "no frame to send")
@@ -87,14 +132,45 @@ func (s *Session) Send(ctx context.Context, fs ...frames.Frame) (string, error) 
 		}
 		ptrs[i] = &fs[i]
 	}
-	_, err := s.c.conn.Request(ctx, s.c.conn.In(s.c.Caller(), s.ID), ptrs...)
-	return fs[0].ID, err
+	began := time.Now()
+	for {
+		_, err := s.c.conn.Request(ctx, s.c.conn.In(s.c.Caller(), s.ID), ptrs...)
+		if !lost(err) || !s.interrupted() || time.Since(began) >= s.cfg.outage || pause(ctx, sendAgain) != nil {
+			return fs[0].ID, err
+		}
+	}
+}
+
+// lost reports whether an error says that nobody answered.
+func lost(err error) bool {
+	code := frames.CodeOf(err)
+	return code == frames.CodeUnavailable || code == frames.CodeNoResult
+}
+
+// interrupted reports whether the connection was lost since the session was
+// attached to.
+func (s *Session) interrupted() bool {
+	nc := s.c.conn.NATS()
+	return !nc.IsConnected() || nc.Stats().Reconnects > s.reconnects
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Frames ranges over what happens in the session, from its beginning: every
 // durable frame once and none missing, in order, and the live frames of the
 // newest epoch as they come. after is the last entry that is known already, 0 for
-// none. The range ends after END, or with an error when ctx ends.
+// none. The range ends after END, or with an error: that of ctx when it ends;
+// UNAVAILABLE where the mesh is away for longer than the [OutageLimit]; NOT_FOUND
+// where the session is gone.
 func (s *Session) Frames(ctx context.Context, after uint64) iter.Seq2[frames.Frame, error] {
 	return func(yield func(frames.Frame, error) bool) {
 		r := &reader{s: s, entry: after}
@@ -124,6 +200,9 @@ type reader struct {
 	epoch uint64
 	// asked: the history behind entry was read once.
 	asked bool
+	// silent is since when nothing of the session is heard, nor an answer of its
+	// harness; zero: something is.
+	silent time.Time
 }
 
 // next waits for the next frames. Where durable ones are missing it reads the
@@ -132,25 +211,61 @@ func (r *reader) next(ctx context.Context) ([]frames.Frame, error) {
 	if !r.asked {
 		r.asked = true
 		fs, err := r.catchUp(ctx)
-		if frames.CodeOf(err) == frames.CodeNotFound {
-			return nil, nil // not there yet: its first input is on its way
+		if lost(err) {
+			return fs, err // it was not there to begin with
 		}
-		return fs, err
+		return fs, r.judge(err)
 	}
-	silence := time.NewTimer(quiet)
+	silence := time.NewTimer(r.patience())
 	defer silence.Stop()
 	select {
 	case m := <-r.s.in:
-		return r.read(ctx, m)
+		r.silent = time.Time{}
+		fs, err := r.read(ctx, m)
+		return fs, r.judge(err)
 	case <-silence.C:
 		fs, err := r.catchUp(ctx)
-		if code := frames.CodeOf(err); code == frames.CodeNotFound || code == frames.CodeUnavailable {
-			return nil, nil // every service may be restarting: they will be back
-		}
-		return fs, err
+		return fs, r.judge(err)
 	case <-ctx.Done():
 		return nil, frames.AsError(context.Cause(ctx))
 	}
+}
+
+// patience is how long to hear nothing before the history is asked for.
+func (r *reader) patience() time.Duration {
+	if r.silent.IsZero() {
+		return quiet
+	}
+	return min(askAgain, max(r.s.cfg.outage-time.Since(r.silent), 0))
+}
+
+// judge gives the errors that end the range. A session that is not there yet may
+// be on its way, and services that do not answer may be starting again: both for
+// a while.
+func (r *reader) judge(err error) error {
+	missing := frames.CodeOf(err) == frames.CodeNotFound
+	switch {
+	case err == nil:
+		r.silent = time.Time{}
+		return nil
+	case missing && r.entry > 0:
+		return frames.NewError(frames.CodeNotFound, "session %s was deleted", r.s.ID)
+	case !missing && !lost(err):
+		return err
+	case r.silent.IsZero():
+		r.silent = time.Now()
+		return nil
+	case time.Since(r.silent) < r.s.cfg.outage:
+		return nil
+	case missing:
+		return err
+	}
+	return r.s.gone(err)
+}
+
+func (s *Session) gone(err error) error {
+	return frames.NewError(frames.CodeUnavailable,
+		"the mesh has not answered for session %s for %v: %w", s.ID, s.cfg.outage, err)
 }
 
 func (r *reader) read(ctx context.Context, m *nats.Msg) ([]frames.Frame, error) {
@@ -211,46 +326,4 @@ func (r *reader) catchUp(ctx context.Context) ([]frames.Frame, error) {
 			return out, nil
 		}
 	}
-}
-
-// Watch ranges over the frames of all sessions of the caller, live and durable,
-// from now on; each has the session's id in metadata.sessionId. Frames may be lost;
-// [Session.Frames] loses none. The range ends with an error when ctx ends.
-func (c *Client) Watch(ctx context.Context) iter.Seq2[frames.Frame, error] {
-	return func(yield func(frames.Frame, error) bool) {
-		in := make(chan *nats.Msg, maxUnread)
-		sub, err := c.conn.NATS().ChanSubscribe(c.conn.Out(c.Caller(), "*"), in)
-		if err != nil {
-			yield(frames.Frame{}, frames.NewError(frames.CodeUnavailable, "cannot watch: %w", bus.Words(err)))
-			return
-		}
-		defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
-		for {
-			select {
-			case m := <-in:
-				if !c.watched(m, yield) {
-					return
-				}
-			case <-ctx.Done():
-				yield(frames.Frame{}, frames.AsError(context.Cause(ctx)))
-				return
-			}
-		}
-	}
-}
-
-func (c *Client) watched(m *nats.Msg, yield func(frames.Frame, error) bool) bool {
-	msg, err := frames.Decode(m.Data)
-	if err != nil {
-		return true // not ours
-	}
-	tokens := c.conn.Tokens(m.Subject)
-	for i := range msg.Frames {
-		f := msg.Frames[i]
-		f.Metadata.Set("sessionId", frames.Value(tokens[len(tokens)-1]))
-		if !yield(f, nil) {
-			return false
-		}
-	}
-	return true
 }

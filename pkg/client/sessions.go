@@ -11,18 +11,21 @@ import (
 
 // SessionInfo is what the mesh tells of a session.
 type SessionInfo struct {
-	ID          string       `json:"sessionId"`
-	Status      string       `json:"status"`
-	CurrentTurn int          `json:"currentTurn"`
-	MaxTurns    int          `json:"maxTurns"`
-	Workspace   string       `json:"workspace,omitempty"`
-	Task        string       `json:"task,omitempty"`
-	NodeID      string       `json:"nodeId,omitempty"`
-	Epoch       uint64       `json:"epoch"`
-	Created     int64        `json:"created"`
-	Updated     int64        `json:"updated"`
-	Entries     uint64       `json:"n"`
-	Usage       SessionUsage `json:"usage,omitzero"`
+	ID          string `json:"sessionId"`
+	Status      string `json:"status"`
+	CurrentTurn int    `json:"currentTurn"`
+	MaxTurns    int    `json:"maxTurns"`
+	Workspace   string `json:"workspace,omitempty"`
+	Task        string `json:"task,omitempty"`
+	NodeID      string `json:"nodeId,omitempty"`
+	// Model is PARAM model of a session that is told alone: empty where a program
+	// drives it from outside.
+	Model   string       `json:"model,omitempty"`
+	Epoch   uint64       `json:"epoch"`
+	Created int64        `json:"created"`
+	Updated int64        `json:"updated"`
+	Entries uint64       `json:"n"`
+	Usage   SessionUsage `json:"usage,omitzero"`
 }
 
 // Closed reports whether the session takes no more input.
@@ -81,11 +84,18 @@ func sessionInfo(f *frames.Frame) (*SessionInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := &SessionInfo{}
-	if err := json.Unmarshal(text, info); err != nil {
+	var s struct {
+		SessionInfo
+
+		Params struct {
+			Model string `json:"model"`
+		} `json:"params"`
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, frames.NewError(frames.CodeNoResult, "unreadable session: %w", err)
 	}
-	return info, nil
+	s.Model = s.Params.Model
+	return &s.SessionInfo, nil
 }
 
 // DeleteSession removes a session with its history. One whose turn is running is

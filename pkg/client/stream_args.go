@@ -7,9 +7,7 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nuid"
 
-	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -34,9 +32,9 @@ type StreamedCall struct {
 // OpenCall opens a call whose arguments come in pieces: write them, then [StreamedCall.Finish].
 // The error is UNAVAILABLE where no router listens, BUSY where too many calls are open.
 func (c *Client) OpenCall(ctx context.Context, tool string, opts ...CallOption) (*StreamedCall, error) {
-	cfg := callConfig{id: nuid.Next()}
-	for _, o := range opts {
-		o(&cfg)
+	cfg, err := newCallConfig(opts)
+	if err != nil {
+		return nil, err
 	}
 	f, err := callFrame(tool, nil, cfg)
 	if err != nil {
@@ -127,7 +125,7 @@ func (s *StreamedCall) Finish(ctx context.Context) (*frames.ToolResult, error) {
 			return res, err
 		}
 	}
-	return s.c.Call(ctx, s.tool, json.RawMessage(text), func(c *callConfig) { *c = s.cfg })
+	return s.c.Call(ctx, s.tool, json.RawMessage(text), func(c *callConfig) error { *c = s.cfg; return nil })
 }
 
 // Cut says that the model's output was cut off, for the reason of its provider:
@@ -167,14 +165,5 @@ func (s *StreamedCall) close(ctx context.Context, stopReason string) (*frames.To
 	if err != nil {
 		return nil, err
 	}
-	defer x.Close()
-	return s.await(ctx, x)
-}
-
-func (s *StreamedCall) await(ctx context.Context, x *bus.Exchange) (*frames.ToolResult, error) {
-	res, err := readCall(ctx, x, s.cfg.onFrame)
-	if ctx.Err() != nil && res == nil {
-		return nil, errors.Join(err, s.c.giveUp(context.WithoutCancel(ctx), x, s.cfg.id))
-	}
-	return res, err
+	return result(func(yield func(frames.Frame, error) bool) { s.c.follow(ctx, &running{id: s.cfg.id, x: x}, yield) })
 }

@@ -2,11 +2,8 @@ package hook
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -52,7 +49,6 @@ func Serve(ctx context.Context, conn *bus.Conn, h Hook, opts ...ServeOption) err
 	if err := h.Validate(); err != nil {
 		return err
 	}
-	before := conn.NATS().LastError()
 	s := server{h: h, log: cfg.log.With("hook", h.Name)}
 	work := context.WithoutCancel(ctx)
 	sub, err := conn.Handle(work, conn.Hook(h.Name), bus.QueueHook, s.answer, bus.WithWorkers(serveWorkers), bus.WithLogger(s.log))
@@ -60,13 +56,12 @@ func Serve(ctx context.Context, conn *bus.Conn, h Hook, opts ...ServeOption) err
 		return err
 	}
 	defer s.drain(work, sub)
-	if err := conn.Flush(ctx); err != nil {
-		return err
-	}
-	err = conn.NATS().LastError()
-	if err != before && errors.Is(err, nats.ErrPermissionViolation) { //nolint:errorlint // the very one of before
+	switch err := conn.Flush(ctx); {
+	case frames.CodeOf(err) == frames.CodeDenied:
 		return frames.NewError(frames.CodeDenied,
 			"identity %s may not serve hooks with this key: connect as one that has the role hook, with its key: %w", conn.Identity(), err)
+	case err != nil:
+		return err
 	}
 	cfg.ready()
 	<-ctx.Done()

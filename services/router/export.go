@@ -2,9 +2,8 @@ package router
 
 import (
 	"encoding/json"
-	"path"
-	"slices"
 
+	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/internal/registry"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -35,12 +34,16 @@ func (r *router) exported(f *frames.Frame) (*export.Set, []*registry.Tool, error
 	if err != nil {
 		return nil, nil, err
 	}
-	patterns, err := exportPatterns(f.Content.Lookup("tools"))
+	patterns, err := patternsFrom(f)
 	if err != nil {
 		return nil, nil, err
 	}
 	var opts []export.Option
-	if strict, ok := f.Content.Lookup("strict").Bool(); ok {
+	if v := f.Content.Lookup("strict"); !v.Absent() {
+		strict, ok := v.Bool()
+		if !ok {
+			return nil, nil, badField("strict", "want true or false")
+		}
 		opts = append(opts, export.WithStrict(strict))
 	}
 	var tools []*registry.Tool
@@ -51,35 +54,10 @@ func (r *router) exported(f *frames.Frame) (*export.Set, []*registry.Tool, error
 		}
 	}
 	if f.Name != "" && len(list) == 0 {
-		return nil, nil, frames.NotFound(f.Name, nil)
+		return nil, nil, r.d.Registry().Unserved(f.Name)
 	}
 	set, err := export.Export(format, list, opts...)
 	return set, tools, err
-}
-
-// maxPatterns bounds the patterns of one request.
-const maxPatterns = 1000
-
-func exportPatterns(v frames.Raw) ([]string, error) {
-	if v.Len() > maxPatterns {
-		return nil, frames.Limit("patterns of an export", maxPatterns)
-	}
-	var out []string
-	for item := range v.Items() {
-		p, ok := item.Text()
-		if _, err := path.Match(p, ""); err != nil || !ok {
-			return nil, frames.NewError(frames.CodeValidationInput, "tools: %.80q is no name or pattern", p)
-		}
-		out = append(out, p)
-	}
-	return out, nil
-}
-
-func wanted(patterns []string, name string) bool {
-	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
-		ok, err := path.Match(p, name)
-		return ok && err == nil
-	})
 }
 
 // exportFrame says what a part of an export holds: the tools, the own names of those
@@ -108,14 +86,19 @@ func exportFrame(part *export.Set, tools []*registry.Tool) frames.Frame {
 	})
 }
 
-// ofExport gives what reads arguments back that are in a format's terms; nil where
-// the caller names none.
-func ofExport(name string) func(*frames.Declaration, json.RawMessage) json.RawMessage {
-	format, err := export.ParseFormat(name)
-	if err != nil {
+// readExport takes the format in whose terms a call's arguments are, if the caller
+// names one: they are read back from it.
+func readExport(c *dispatch.Call, exported frames.Raw) error {
+	if exported.Absent() {
 		return nil
 	}
-	return func(d *frames.Declaration, args json.RawMessage) json.RawMessage {
+	name, _ := exported.Text()
+	format, err := export.ParseFormat(name)
+	if err != nil {
+		return err
+	}
+	c.Translate = func(d *frames.Declaration, args json.RawMessage) json.RawMessage {
 		return json.RawMessage(export.OwnArguments(format, d.Schema, string(args)))
 	}
+	return nil
 }

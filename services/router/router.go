@@ -106,12 +106,14 @@ func (r *router) run(ctx, work context.Context, ready func()) error {
 	ticking, stop := context.WithCancel(work)
 	var ticks sync.WaitGroup
 	ticks.Go(func() { r.tick(ticking) })
+	ticks.Go(func() { r.d.Registry().Keep(ticking) })
 	defer ticks.Wait()
 	defer stop()
 
 	entries, err := r.serve(work,
 		entry{r.conn.Call("*", "*"), bus.QueueRouter, r.call, []bus.HandleOption{bus.WithWorkers(callWorkers)}},
 		entry{r.conn.List("*"), bus.QueueRouter, r.list, nil},
+		entry{r.conn.Admin("*", "*"), bus.QueueRouter, r.admin, []bus.HandleOption{bus.WithWorkers(adminWorkers)}},
 		entry{r.conn.Sink("*", r.streams.id), "", r.sink, nil})
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ type Workspace struct {
 
 // Config says which workspaces are served, and how.
 type Config struct {
-	// Identity is who the service connects as. Default: "local".
+	// Identity is who the service connects as. Default: "workspace".
 	Identity string
 
 	// Workspaces, each with a name and a directory of its own. Required.
@@ -55,7 +55,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Identity = cmp.Or(c.Identity, "local")
+	c.Identity = cmp.Or(c.Identity, "workspace")
 	if c.CommandTimeout == 0 {
 		c.CommandTimeout = workspace.DefaultTimeout
 	}
@@ -76,6 +76,9 @@ func baseName(dir string) string {
 	}
 	return filepath.Base(dir)
 }
+
+// Check gives what [New]'s service would refuse of its configuration, before it runs.
+func (c Config) Check() error { return c.withDefaults().validate() }
 
 func (c Config) validate() error {
 	if len(c.Workspaces) == 0 {

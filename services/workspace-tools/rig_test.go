@@ -138,7 +138,7 @@ func (in *instance) call(tool, args string, opts ...frames.Option) (res *frames.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	f := frames.Call(tool, json.RawMessage(args), opts...)
-	fs, err := in.r.caller.Request(ctx, in.r.caller.InstTool("local", in.id, tool), &f)
+	fs, err := in.r.caller.Request(ctx, in.r.caller.InstTool("workspace", in.id, tool), &f)
 	if err != nil {
 		in.r.t.Fatal(err)
 	}

@@ -25,6 +25,15 @@ func link(t *testing.T, target, name string) string {
 	return name
 }
 
+// The key that a mesh hands to its user for tools is not that of the tools that come
+// with it: what the user announces cannot take their names.
+func TestIdentityIsNotTheUsers(t *testing.T) {
+	t.Parallel()
+	if id := workspacetools.New(workspacetools.Config{}).Identity; id != "workspace" {
+		t.Errorf("the identity is %q", id)
+	}
+}
+
 // A wrong Config is refused before anything is announced, and names the field.
 func TestConfigIsRefused(t *testing.T) {
 	t.Parallel()
@@ -103,7 +112,7 @@ func TestStopWithARunningCommand(t *testing.T) {
 			cfg.Environ = []string{"PATH=" + os.Getenv("PATH")}
 			in := r.serve(cfg)
 			call := frames.Call("run_command", json.RawMessage(`{"command":"echo begun; until test -e go; do sleep 0.01; done; echo ended"}`))
-			x, err := r.caller.Open(context.Background(), r.caller.InstTool("local", in.id, "run_command"), frames.Msgpack, &call)
+			x, err := r.caller.Open(context.Background(), r.caller.InstTool("workspace", in.id, "run_command"), frames.Msgpack, &call)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -227,7 +227,7 @@ func TestDeclarations(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, nil)
 	in := setup(t).serve(one("w", dir))
-	fs, err := in.r.caller.Request(within(t), in.r.caller.Inst("local", in.id), new(frames.Describe("")))
+	fs, err := in.r.caller.Request(within(t), in.r.caller.Inst("workspace", in.id), new(frames.Describe("")))
 	if err != nil {
 		t.Fatal(err)
 	}
