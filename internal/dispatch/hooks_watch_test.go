@@ -256,6 +256,7 @@ func TestCancelEndsAHook(t *testing.T) {
 				if got := w.d.HookStats()[0]; got.Failed != 0 {
 					t.Errorf("a hook that was ended counts as failed: %+v", got)
 				}
+				synctest.Wait()
 				if w.d.Cancel("me", "1") || w.d.Held().Calls != 0 {
 					t.Error("the call is still held")
 				}
