@@ -127,7 +127,7 @@ func (a *attempt) ended() {
 	case a.refuses(res):
 		a.elsewhere(res.Err)
 	case res.Err != nil && res.Err.Code == frames.CodeCancelled && stopped != nil:
-		res.Err = stopped.With(func(e *frames.Error) { e.Effect = res.Err.Effect })
+		res.Err = stopped.WithEffect(res.Err.Effect)
 		a.end(res)
 	case res.Err == nil && (a.decl.OutputSchema != nil || len(res.Result) > checkedAside):
 		go func() { a.end(a.checked(res)) }() // takes time that the connection's other answers do not have
@@ -148,16 +148,15 @@ func (a *attempt) refuses(res *frames.ToolResult) bool {
 
 // unstarted is why a call was stopped that no tool has seen.
 func unstarted(why *frames.Error) *frames.Error {
-	return why.With(func(e *frames.Error) { e.Effect = frames.EffectNone })
+	return why.WithEffect(frames.EffectNone)
 }
 
 // started is why a call was stopped that a tool has seen: it may have acted.
 func started(why *frames.Error) *frames.Error {
-	return why.With(func(e *frames.Error) {
-		if e.Effect == frames.EffectNone {
-			e.Effect = frames.EffectUnknown
-		}
-	})
+	if why.Effect == frames.EffectNone {
+		return why.WithEffect(frames.EffectUnknown)
+	}
+	return why
 }
 
 // checked holds a result to the inline limit and to the tool's output schema;
