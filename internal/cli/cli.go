@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -152,10 +153,7 @@ func (c *console) command(args []string) (code int) {
 	if err != nil {
 		return c.fail(frames.NewError(frames.CodeInternal, "command line: %w", err))
 	}
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
-	ctx, err := parser.Parse(args)
+	ctx, err := parser.Parse(spelled(args))
 	if err == nil {
 		err = refuseEmpty(ctx)
 	}
@@ -170,6 +168,19 @@ func (c *console) command(args []string) (code int) {
 	command, _, _ := strings.Cut(ctx.Command(), " ")
 	c.log = c.logger(command == "up" || command == "serve")
 	return c.fail(ctx.Run())
+}
+
+// spelled puts what people try first into the words of the grammar.
+func spelled(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case args[0] == "--version":
+		return append([]string{"version"}, args[1:]...)
+	}
+	return args
 }
 
 func (c *console) settlePrefix() {
@@ -229,8 +240,8 @@ func (c *console) fail(err error) int {
 		return e.Code.ExitCode()
 	}
 	fmt.Fprintf(c.err, "weavebus: %s: %s\n", e.Code, e.Message)
-	if e.Code == frames.CodeNotFound && e.LLMMessage != "" {
-		fmt.Fprintf(c.err, "  %s\n", strings.TrimPrefix(e.LLMMessage, e.Message+". "))
+	if hint := strings.TrimPrefix(e.LLMMessage, e.Message+". "); e.Code == frames.CodeNotFound && hint != "" && hint != e.Message {
+		fmt.Fprintf(c.err, "  %s\n", hint)
 	}
 	if len(e.Issues) > 1 {
 		for _, i := range e.Issues {
