@@ -39,8 +39,8 @@ type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Run some roles of a mesh against a NATS server."`
 	Init    initCmd    `cmd:"" help:"Make the streams and buckets of a mesh on a NATS server."`
 	Call    callCmd    `cmd:"" help:"Call a tool."`
-	Tools   toolsCmd   `cmd:"" help:"List the tools of a mesh, or show one."`
-	Sess    sessCmd    `cmd:"" name:"sessions" help:"List, show, resume or delete sessions."`
+	Tools   toolsCmd   `cmd:"" help:"List the tools of a mesh, show one, or switch it off and on."`
+	Sess    sessCmd    `cmd:"" name:"sessions" help:"List sessions, or show, resume, stop or delete one."`
 	Watch   watchCmd   `cmd:"" help:"Follow sessions as they run."`
 	Frame   frameCmd   `cmd:"" help:"Encode and decode frames."`
 	Doctor  doctorCmd  `cmd:"" help:"Check that a mesh is well, and say what to do where it is not."`
