@@ -193,6 +193,9 @@ func (c *console) usage(err error) int {
 	fmt.Fprintf(c.err, "weavebus: %v\n", err)
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok && parse.Context != nil {
 		command := strings.TrimSpace("weavebus " + parse.Context.Command())
+		if strings.HasPrefix(command, "weavebus run ") && strings.HasPrefix(err.Error(), "unexpected argument") {
+			fmt.Fprintln(c.err, "A task of several words is one argument: quote it.")
+		}
 		fmt.Fprintf(c.err, "Try %q.\n", strings.Split(command, " <")[0]+" --help")
 	}
 	return exitUsage

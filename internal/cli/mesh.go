@@ -100,6 +100,13 @@ func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
 	}
 }
 
+// noteOwn says that nothing is seen of any other mesh.
+func (c *console) noteOwn(m *mesh) {
+	if m.host != nil {
+		c.note("No mesh runs on %s, so one was started for this command.", m.host.state)
+	}
+}
+
 // startLimit is how long a mesh that another process starts may take.
 const startLimit = 15 * time.Second
 

@@ -71,11 +71,26 @@ func (cmd *runCmd) begin(ctx context.Context, c *console, m *mesh, s *client.Ses
 	}
 	if !c.JSON {
 		c.noteModels(m, cmd.Model)
+		if err := cmd.noteTools(ctx, c, m); err != nil {
+			return nil, err
+		}
 		c.note("session %s · %s · %s", s.ID, cmd.Model, cmd.Workspace)
 	}
 	setup := slices.Concat(params, []frames.Frame{frames.Start()})
 	_, err = s.Send(ctx, setup...)
 	return setup, err
+}
+
+// noteTools names what --tools asks for and is not there: the model will not miss it.
+func (cmd *runCmd) noteTools(ctx context.Context, c *console, m *mesh) error {
+	if len(cmd.Tools) == 0 {
+		return nil
+	}
+	ready, err := m.client.Tools(ctx, client.InState(client.StateReady), client.Named(cmd.Tools...))
+	if err == nil {
+		c.noteMissing(cmd.Tools, ready)
+	}
+	return err
 }
 
 // noteModels says where a setting of this command does not reach the mesh.

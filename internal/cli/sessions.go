@@ -38,6 +38,7 @@ func (*sessListCmd) Run(c *console) error {
 			return c.print(append([]client.SessionInfo{}, all...))
 		}
 		if len(all) == 0 {
+			c.noteOwn(m)
 			c.say("No sessions. Begin one: weavebus run --model scripted/demo \"Describe this folder\"")
 			return nil
 		}

@@ -54,6 +54,7 @@ func (cmd *toolsListCmd) Run(c *console) error {
 		}
 		if len(tools) == 0 {
 			c.say("%s", client.PromptText(nil))
+			c.noteOwn(m)
 			c.note("Serve some: weavebus up --workspace DIR, or a tool of your own as in examples/hello-tool.")
 			return nil
 		}
