@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -91,7 +90,7 @@ func (cmd *doctorCmd) connect(ctx context.Context, c *console, state string) (*b
 		return conn, err
 	}
 	if natsd.InUse(state) {
-		return nil, lostMesh(state, errors.New("mesh.json is not there"))
+		return nil, lostMesh(state, errNoMeshFile)
 	}
 	return nil, frames.NewError(frames.CodeUnavailable,
 		"no mesh runs on the state folder %s: start one with weavebus up, or name a NATS server with --nats", state)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,8 +91,11 @@ func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
 		if err == nil {
 			return c.hosted(h)
 		}
-		if !natsd.InUse(state) || time.Now().After(deadline) {
+		switch {
+		case !natsd.InUse(state):
 			return nil, err
+		case time.Now().After(deadline):
+			return nil, lostMesh(state, errNoMeshFile)
 		}
 		// Another process is starting a mesh on this folder right now.
 		if wait := sleep(ctx, 50*time.Millisecond); wait != nil {
@@ -179,6 +183,8 @@ func (c *console) meshOn(state string) (*meshFile, error) {
 	c.log.Debug("mesh.json is unreadable", "error", err)
 	return nil, nil //nolint:nilnil // likewise
 }
+
+var errNoMeshFile = errors.New(meshFileName + " is not there")
 
 // lostMesh is a mesh that runs, and cannot be found.
 func lostMesh(state string, err error) error {
