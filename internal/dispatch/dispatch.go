@@ -204,7 +204,7 @@ func (d *Dispatcher) register(r *running) error {
 // has its answer waits in none.
 func (d *Dispatcher) laneOf(p *Prepared) *lane {
 	at := laneKey{p.Tool, p.Depth}
-	if p.skipped() {
+	if p.Answered() {
 		return newLane(at)
 	}
 	l := d.lanes[at]
