@@ -141,9 +141,10 @@ func TestEnsureConcurrently(t *testing.T) {
 
 func TestEnsureKeepsData(t *testing.T) {
 	t.Parallel()
-	js := setup(t)
+	m := bustest.Start(t, bustest.WithoutAssets())
+	js := m.JetStream(t, "admin")
 	ensure(t, js, assets.Config{})
-	kv, err := js.KeyValue(t.Context(), assets.SessionsBucket("wb"))
+	kv, err := m.JetStream(t, "harness").KeyValue(t.Context(), assets.SessionsBucket("wb"))
 	if err != nil {
 		t.Fatal(err)
 	}

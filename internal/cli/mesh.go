@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weavebus/weavebus/internal/natsd"
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/client"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -93,7 +94,7 @@ func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
 			return nil, err
 		}
 		// Another process is starting a mesh on this folder right now.
-		if wait := sleep(ctx, 50*time.Millisecond); wait != nil {
+		if wait := pause.For(ctx, 50*time.Millisecond); wait != nil {
 			return nil, wait
 		}
 	}
@@ -171,17 +172,6 @@ func (c *console) meshOn(state string) (*meshFile, error) {
 	}
 	c.log.Debug("mesh.json is unreadable", "error", err)
 	return nil, nil //nolint:nilnil // likewise
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return frames.AsError(context.Cause(ctx))
-	}
 }
 
 // dial says how an identity connects. The seed is that of --nkey, else that of
