@@ -12,6 +12,7 @@ import (
 	"github.com/weavebus/weavebus/internal/app"
 	"github.com/weavebus/weavebus/internal/assets"
 	"github.com/weavebus/weavebus/internal/natsd"
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -161,7 +162,7 @@ func (h *host) waitForGuests(ctx context.Context) {
 		if !told {
 			h.c.note("Other clients use this mesh; it stops when they are done. Ctrl-C stops it now: their sessions are kept, and go on with `weavebus sessions resume ID`.")
 		}
-		if sleep(ctx, 200*time.Millisecond) != nil {
+		if pause.For(ctx, 200*time.Millisecond) != nil {
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weavebus/weavebus/internal/natsd"
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/client"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -98,7 +99,7 @@ func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
 			return nil, lostMesh(state, errNoMeshFile)
 		}
 		// Another process is starting a mesh on this folder right now.
-		if wait := sleep(ctx, 50*time.Millisecond); wait != nil {
+		if wait := pause.For(ctx, 50*time.Millisecond); wait != nil {
 			return nil, wait
 		}
 	}
@@ -190,17 +191,6 @@ var errNoMeshFile = errors.New(meshFileName + " is not there")
 func lostMesh(state string, err error) error {
 	return frames.NewError(frames.CodeUnavailable,
 		"a mesh runs on the state folder %s, but where is not known: stop it and start it again, or name its server with --nats: %w", state, err)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return frames.AsError(context.Cause(ctx))
-	}
 }
 
 // dial says how an identity connects. The seed is that of --nkey, else that of
