@@ -14,11 +14,13 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
 	"github.com/weavebus/weavebus/internal/app"
+	"github.com/weavebus/weavebus/internal/jsontext"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -141,6 +143,9 @@ func (c *console) command(args []string) (code int) {
 	}()
 	var grammar commands
 	c.globals = &grammar.globals
+	if err := readable(args); err != nil {
+		return c.usage(err)
+	}
 	files, err := configFiles(args)
 	if err != nil {
 		return c.usage(err)
@@ -181,6 +186,17 @@ func spelled(args []string) []string {
 		return append([]string{"version"}, args[1:]...)
 	}
 	return args
+}
+
+// readable refuses arguments that are no text: reading them would put other
+// characters in the place of what was said.
+func readable(args []string) error {
+	for _, arg := range args {
+		if !utf8.ValidString(arg) {
+			return fmt.Errorf("the argument %q is not UTF-8", jsontext.Clip(arg, 64))
+		}
+	}
+	return nil
 }
 
 func (c *console) settlePrefix() {
