@@ -40,11 +40,10 @@ Ctrl-C cancels the turn; the session is kept. A second one ends the process at o
 func (cmd *runCmd) Run(c *console) error {
 	ctx, stop := c.context()
 	defer stop()
-	m, err := c.open(ctx, cmd.Workspace)
-	if err != nil {
-		return err
-	}
-	defer m.close()
+	return c.onMesh(ctx, cmd.Workspace, func(m *mesh) error { return cmd.run(ctx, c, m) })
+}
+
+func (cmd *runCmd) run(ctx context.Context, c *console, m *mesh) error {
 	s, err := m.client.Session(ctx, cmd.Session, cmd.options()...)
 	if err != nil {
 		return err
@@ -55,7 +54,6 @@ func (cmd *runCmd) Run(c *console) error {
 		return err
 	}
 	err = c.follow(ctx, s, &follower{task: true, keep: cmd.Keep, setup: setup, say: cmd.Task})
-	m.host.waitForGuests(ctx)
 	return resumable(s.ID, err)
 }
 
