@@ -140,8 +140,14 @@ func (c *console) command(args []string) (code int) {
 	}()
 	var grammar commands
 	c.globals = &grammar.globals
-	files, err := configFiles(args)
-	if err != nil {
+	if err := checkUTF8(args); err != nil {
+		return c.usage(err)
+	}
+	files, err := c.configFiles(args)
+	switch {
+	case frames.CodeOf(err) == frames.CodeCancelled:
+		return c.fail(err)
+	case err != nil:
 		return c.usage(err)
 	}
 	parser, err := kong.New(&grammar, kong.Name("weavebus"), kong.Writers(c.out, c.err),

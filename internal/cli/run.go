@@ -53,8 +53,7 @@ func (cmd *runCmd) run(ctx context.Context, c *console, m *mesh) error {
 	if err != nil {
 		return err
 	}
-	err = c.follow(ctx, s, &follower{task: true, keep: cmd.Keep, setup: setup, say: cmd.Task})
-	return resumable(s.ID, err)
+	return c.follow(ctx, s, &follower{task: true, keep: cmd.Keep, setup: setup, say: cmd.Task})
 }
 
 // begin sends the parameters with START; the task follows once they are taken.
@@ -123,8 +122,17 @@ type follower struct {
 }
 
 // follow shows a session's frames until its turn, or the session, is over. An
-// ended ctx cancels the turn.
+// ended ctx cancels the turn. Where the mesh went away the error says how to go on;
+// a failure that the session itself tells of is none of that.
 func (c *console) follow(ctx context.Context, s *client.Session, f *follower) error {
+	err := c.followFrames(ctx, s, f)
+	if f.failed != nil {
+		return err
+	}
+	return resumable(s.ID, err)
+}
+
+func (c *console) followFrames(ctx context.Context, s *client.Session, f *follower) error {
 	f.show = newDisplay(c)
 	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

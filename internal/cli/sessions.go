@@ -127,7 +127,7 @@ func (cmd *sessResumeCmd) Run(c *console) error {
 		if err := cmd.serve(ctx, c, m, info); err != nil {
 			return err
 		}
-		return resumable(info.ID, cmd.follow(ctx, c, m, info))
+		return cmd.follow(ctx, c, m, info)
 	})
 }
 
@@ -141,7 +141,7 @@ func (cmd *sessResumeCmd) follow(ctx context.Context, c *console, m *mesh, info 
 	defer func() { _ = s.Close() }() // the connection goes next
 	if cmd.Text != "" {
 		if _, err := s.Send(ctx, frames.Text(cmd.Text)); err != nil {
-			return err
+			return resumable(s.ID, err)
 		}
 		return c.follow(ctx, s, &follower{after: info.Entries})
 	}

@@ -100,6 +100,9 @@ func (c *console) workspaces(flags []string, state string) ([]workspacetools.Wor
 		if name, dir, ok := strings.Cut(flag, "="); ok && frames.ValidName(name) {
 			w = workspacetools.Workspace{Name: name, Dir: dir}
 		}
+		if w.Dir == "" {
+			return nil, usageError("--workspace: %q names no folder", flag)
+		}
 		var err error
 		if w.Dir, err = c.workspaceDir(w.Dir+"/", state); err != nil { // the slash: no name of a workspace
 			return nil, err
