@@ -25,7 +25,7 @@ import (
 
 // refuseEmpty refuses an empty text as a value of any argument, flag or variable:
 // it is a variable of a script that was not set. A variable that is not UTF-8 is
-// refused too, as by checkUTF8.
+// refused too, as an argument is by readable.
 func refuseEmpty(ctx *kong.Context) error {
 	for _, p := range ctx.Path {
 		switch {
@@ -44,17 +44,6 @@ func refuseEmpty(ctx *kong.Context) error {
 			case !utf8.ValidString(value):
 				return fmt.Errorf("%s: is not UTF-8", name)
 			}
-		}
-	}
-	return nil
-}
-
-// checkUTF8 refuses arguments that would not arrive as they were given: kong puts
-// U+FFFD for what is not UTF-8, and so would every JSON text on the way.
-func checkUTF8(args []string) error {
-	for i, a := range args {
-		if !utf8.ValidString(a) {
-			return fmt.Errorf("argument %d: %q is not UTF-8", i+1, a)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -147,12 +148,15 @@ func (p *Part) raw() Raw {
 }
 
 // Result reads a TOOL_RESULT. A result that has no JSON form (NaN, binary data)
-// is VALIDATION_OUTPUT. isError without an error becomes EXECUTION; a value of
+// is VALIDATION_OUTPUT; a blank text is none, and the text is not parsed here. isError without an error becomes EXECUTION; a value of
 // isError that is no bool counts as true.
 func (f *Frame) Result() (*ToolResult, error) {
 	text, err := payload(f.Content, "result", CodeValidationOutput)
 	if err != nil {
 		return nil, err
+	}
+	if len(trimSpace(text)) == 0 {
+		text = nil
 	}
 	r := &ToolResult{Result: text, Metadata: f.Metadata}
 	for k, v := range f.Content.Pairs() {
@@ -271,11 +275,21 @@ func jsonOf(v Raw) json.RawMessage {
 func (r *ToolResult) ForModel() string {
 	switch {
 	case r.Err != nil && len(r.Result) > 0 && string(r.Result) != "null":
-		return r.Err.ForModel() + "\n" + string(r.Result)
+		return r.Err.ForModel() + "\n" + compact(r.Result)
 	case r.Err != nil:
 		return r.Err.ForModel()
 	case r.Result == nil:
 		return "{}"
 	}
-	return string(r.Result)
+	return compact(r.Result)
+}
+
+// compact gives a JSON text without the white space between its values.
+func compact(text json.RawMessage) string {
+	var b bytes.Buffer
+	b.Grow(len(text))
+	if json.Compact(&b, text) != nil {
+		return string(text)
+	}
+	return b.String()
 }

@@ -3,11 +3,13 @@ package loop_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
 	"github.com/weavebus/weavebus/pkg/bus"
@@ -84,7 +86,7 @@ func (u *run) all() []string {
 	return out
 }
 
-// contract: P70, P76, P79, W41, A14
+// contract: P70, P76, P79, W41
 func TestRunOverTheBus(t *testing.T) {
 	for _, enc := range []frames.Encoding{frames.Msgpack, frames.JSON} {
 		t.Run(enc.String(), func(t *testing.T) {
@@ -144,6 +146,51 @@ func (u *run) checkIDs() {
 	}
 }
 
+// What the PARAMs of a run say stands in its first request as in the others, and what
+// the model thinks and a tool reports comes out on the way.
+//
+// contract: P66, P71, P75, P79
+func TestParamsOfARun(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.tools(func(s *tool.Set) {
+			r.add(s, frames.Declaration{Name: "dig", Schema: anything}, func(ctx context.Context, args json.RawMessage) (any, error) {
+				tool.Progress(ctx, 1, 2, "half")
+				return after(time.Second)(ctx, args)
+			})
+			r.add(s, frames.Declaration{Name: "fly", Schema: anything}, after(0))
+		})
+		r.loop(loop.Config{})
+		r.play = script(append([]provider.Event{provider.Thinking{Text: "hm"}}, answer("", `dig {"n":1}`)...), answer("done"))
+		u := r.start(frames.JSON, "", "temperature", 0.5, "toolChoice", "required", "systemPrompt", "be kind", "tools", []any{"d*"})
+		r.want(u.all(), `
+			META streamId
+			THINKING hm
+			TOOL_CALL dig
+			META usage stopReason
+			PROGRESS dig
+			TOOL_RESULT dig {"n":1}
+			TEXT done
+			META usage stopReason
+			END completed`)
+		asked := r.asked()
+		for i, req := range asked {
+			var roles []string
+			for _, m := range req.Messages {
+				roles = append(roles, string(m.Role))
+			}
+			if want := []string{"system", "user", "assistant", "tool"}[:2+2*i]; !slices.Equal(roles, want) || req.Messages[0].Text != "be kind" {
+				t.Errorf("request %d holds %v, %q", i+1, roles, req.Messages[0].Text)
+			}
+			if len(req.Tools) != 1 || req.Tools[0].Name != "dig" || req.ToolChoice.Mode != provider.ChoiceRequired || string(req.Settings["temperature"]) != "0.5" {
+				t.Errorf("request %d: %+v", i+1, req)
+			}
+		}
+		if len(asked) != 2 {
+			t.Errorf("%d requests", len(asked))
+		}
+	})
+}
+
 // contract: E12, B38
 func TestCallsOfOneLockRunOneAtATime(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -161,7 +208,7 @@ func TestCallsOfOneLockRunOneAtATime(t *testing.T) {
 	})
 }
 
-// contract: B24, W41, A33
+// contract: B24, W41, E11
 // case: loop-15-validation-error-loops-back
 func TestWhatFailsGoesBackToTheModel(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -196,6 +243,11 @@ func TestWhatFailsGoesBackToTheModel(t *testing.T) {
 			t.Errorf("offered %+v", asked[0].Tools)
 		}
 		seen := asked[1].Messages[2:]
+		for i, m := range seen {
+			if m.Role != provider.RoleTool || !m.IsError || m.ToolCallID != asked[1].Messages[1].Calls[i].ID {
+				t.Errorf("the failure of call %d goes to the model as %+v", i, m)
+			}
+		}
 		if len(seen) != 5 || !strings.Contains(seen[1].Text, "fly") || strings.Contains(strings.TrimPrefix(seen[2].Text, `Tool "nosuch"`), "hidden") {
 			t.Errorf("the model sees %+v", seen)
 		}
@@ -240,6 +292,51 @@ func TestToolsThatAreSwitchedOff(t *testing.T) {
 	})
 }
 
+// A model sees the parts of a result, and never what is for people; who watches sees
+// all of it.
+//
+// contract: E6, E7, W41
+func TestWhatAModelSeesOfAResult(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		image := frames.Part{Type: "image", MediaType: "image/png", Data: []byte{1, 2}}
+		r.tools(func(s *tool.Set) {
+			r.must(s.AddRaw(frames.Declaration{Name: "draw"}, func(context.Context, *tool.Call) (*frames.ToolResult, error) {
+				return &frames.ToolResult{
+					Result: json.RawMessage(`{"n":1}`), Details: json.RawMessage(`{"secret":true}`),
+					Parts: []frames.Part{{Type: "text", Text: "a dot"}, image, {Type: "resource", URI: "file:dot.svg", MediaType: "image/svg+xml", Text: "<svg/>"}},
+				}, nil
+			}))
+			r.must(s.AddRaw(frames.Declaration{Name: "plain"}, func(context.Context, *tool.Call) (*frames.ToolResult, error) {
+				return &frames.ToolResult{Result: json.RawMessage(`{"n": 1}`), Details: json.RawMessage(`{"secret":true}`)}, nil
+			}))
+		})
+		r.loop(loop.Config{})
+		r.play = script(answer("", "draw", "plain"), answer("done"))
+		u := r.start(frames.JSON, "")
+		u.all()
+		shown := 0
+		for _, f := range u.got {
+			if text, _ := f.ContentJSON(); f.Type == frames.TypeToolResult && strings.Contains(string(text), `"details":{"secret":true}`) {
+				shown++
+			}
+		}
+		if shown != 2 {
+			t.Errorf("details stand in %d of 2 results", shown)
+		}
+		seen := r.asked()[1].Messages[2:]
+		want := []provider.Part{
+			{Type: provider.PartText, Text: "a dot"}, {Type: provider.PartImage, MediaType: "image/png", Data: []byte{1, 2}},
+			{Type: "resource", URI: "file:dot.svg", MediaType: "image/svg+xml", Text: "<svg/>"},
+		}
+		if diff := cmp.Diff(want, seen[0].Parts); diff != "" {
+			t.Errorf("the model sees (-want +got):\n%s", diff)
+		}
+		if all, err := json.Marshal(seen); err != nil || strings.Contains(string(all), "secret") || seen[1].Text != `{"n":1}` {
+			t.Errorf("the model sees %s, %v", all, err)
+		}
+	})
+}
+
 // contract: P72, P73, P78, B17, B18
 // case: WS-L07
 func TestRunsLimitOverTheBus(t *testing.T) {
@@ -264,7 +361,7 @@ func TestRunsLimitOverTheBus(t *testing.T) {
 // loop3 is the default of maxIterations on wb.loop.
 const loop3 = 3
 
-// contract: A21, A31, B4, B58
+// contract: A21, B4, B58
 // case: WS-L06
 func TestAbort(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
