@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -65,6 +66,6 @@ func (u *folderUse) awaitOthers(ctx context.Context, c *console) {
 		if !told {
 			c.note("Other commands use the folder that this one serves; it ends when they are done. Ctrl-C ends it now.")
 		}
-		_ = sleep(ctx, 10*announcePause) // its end is seen above
+		_ = pause.For(ctx, 10*announcePause) // its end is seen above
 	}
 }

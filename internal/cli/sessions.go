@@ -38,6 +38,7 @@ func (*sessListCmd) Run(c *console) error {
 			return c.print(append([]client.SessionInfo{}, all...))
 		}
 		if len(all) == 0 {
+			c.noteOwn(m)
 			c.say("No sessions. Begin one: weavebus run --model scripted/demo \"Describe this folder\"")
 			return nil
 		}
@@ -142,7 +143,7 @@ func (cmd *sessResumeCmd) follow(ctx context.Context, c *console, m *mesh, info 
 	if cmd.Text != "" {
 		f := &follower{after: info.Entries}
 		if err := f.sendText(ctx, s, cmd.Text); err != nil {
-			return resumable(s.ID, err)
+			return resumable(info.ID, err)
 		}
 		return c.follow(ctx, s, f)
 	}
@@ -150,9 +151,13 @@ func (cmd *sessResumeCmd) follow(ctx context.Context, c *console, m *mesh, info 
 	f := &follower{until: info.Entries, atRest: !running(info.Status)}
 	err = c.follow(ctx, s, f)
 	if f.atRest && err == nil && !info.Closed() && !c.JSON {
-		c.note("session %s is idle: go on with weavebus sessions resume %s TEXT", info.ID, info.ID)
+		c.noteIdle(info.ID)
 	}
 	return err
+}
+
+func (c *console) noteIdle(id string) {
+	c.note("session %s is idle: go on with weavebus sessions resume %s TEXT", id, id)
 }
 
 // announce says what a session waits for where that is not the mesh.
