@@ -178,11 +178,11 @@ func (c *console) join(ctx context.Context, state string) (*bus.Conn, *meshFile,
 	}
 	if err != nil {
 		c.log.Debug("mesh.json is stale", "url", f.URL, "error", err)
-		return nil, nil, nil //nolint:nilnil // a stale file is no mesh
+		return nil, nil, nil // a stale file is no mesh
 	}
 	if now, _ := c.meshOn(state); now == nil || now.URL != f.URL {
 		conn.Close()
-		return nil, nil, nil //nolint:nilnil // it was about to stop, and does not wait for a guest that came so late
+		return nil, nil, nil // it was about to stop, and does not wait for a guest that came so late
 	}
 	if !c.anyPrefix && c.Prefix != f.Prefix {
 		conn.Close()
