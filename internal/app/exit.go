@@ -28,9 +28,26 @@ func ExitCode(err error) int {
 }
 
 // Notify gives the process's interrupt and termination signals for
-// [Config].Signals, until stop is called.
+// [Config].Signals, until stop is called. The end of its terminal is one too, unless
+// it was started to outlive that (nohup); that comes more than once, and counts once.
 func Notify() (signals <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
-	return c, func() { signal.Stop(c) }
+	if signal.Ignored(syscall.SIGHUP) {
+		return c, func() { signal.Stop(c) }
+	}
+	hangup, stopped := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(hangup, syscall.SIGHUP)
+	go func() {
+		select {
+		case s := <-hangup:
+			c <- s
+		case <-stopped:
+		}
+	}()
+	return c, func() {
+		close(stopped)
+		signal.Stop(hangup)
+		signal.Stop(c)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -65,6 +66,9 @@ func jsonArguments(text []byte) (json.RawMessage, error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
 		return nil, usageError("--args: stdin is empty; no arguments are {}")
+	}
+	if !utf8.Valid(text) {
+		return nil, frames.NewError(frames.CodeValidationInput, "--args is not UTF-8").WithReason("invalid_json")
 	}
 	if !json.Valid(text) {
 		var v any

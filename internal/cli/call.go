@@ -40,12 +40,7 @@ func (cmd *callCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	m, err := c.open(ctx, cmd.Workspace)
-	if err != nil {
-		return err
-	}
-	defer m.close()
-	return cmd.call(ctx, c, m, args)
+	return c.onMesh(ctx, cmd.Workspace, func(m *mesh) error { return cmd.call(ctx, c, m, args) })
 }
 
 // given reads the arguments of --args; nil where there are pairs, or none.

@@ -146,8 +146,11 @@ func (c *console) command(args []string) (code int) {
 	if err := readable(args); err != nil {
 		return c.usage(err)
 	}
-	files, err := configFiles(args)
-	if err != nil {
+	files, err := c.configFiles(args)
+	switch {
+	case frames.CodeOf(err) == frames.CodeCancelled:
+		return c.fail(err)
+	case err != nil:
 		return c.usage(err)
 	}
 	parser, err := kong.New(&grammar, kong.Name("weavebus"), kong.Writers(c.out, c.err),

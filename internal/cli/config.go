@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
@@ -30,7 +31,7 @@ var _ kong.Resolver = (*fileResolver)(nil)
 
 // configFiles reads the user's own file, if it is there, and the one that
 // --config or WEAVEBUS_CONFIG names, which wins.
-func configFiles(args []string) ([]kong.Resolver, error) {
+func (c *console) configFiles(args []string) ([]kong.Resolver, error) {
 	user, err := userConfig()
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func configFiles(args []string) ([]kong.Resolver, error) {
 		path     string
 		optional bool
 	}{{user, true}, {namedConfig(args), false}} {
-		r, err := readConfig(f.path, f.optional)
+		r, err := c.readConfig(f.path, f.optional)
 		if err != nil {
 			return nil, err
 		}
@@ -90,11 +91,11 @@ func configHome() string {
 	return filepath.Join(home, ".config", "weavebus")
 }
 
-func readConfig(path string, optional bool) (*fileResolver, error) {
+func (c *console) readConfig(path string, optional bool) (*fileResolver, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // no file is no resolver
 	}
-	text, err := readLimited(path)
+	text, err := c.readFile(path)
 	if optional && errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // likewise
 	}
@@ -110,9 +111,15 @@ func readConfig(path string, optional bool) (*fileResolver, error) {
 
 // parse reads the file's text, which may be empty; a key's value may not.
 func (r *fileResolver) parse(text []byte) error {
-	err := yamltext.Decode(yaml.NewDecoder(bytes.NewReader(text)), &r.values)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if line := yamltext.TooDeep(text); line > 0 {
+		return fmt.Errorf("line %d: nested too deep", line)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	if err := yamltext.Decode(dec, &r.values); err != nil && !errors.Is(err, io.EOF) {
 		return err
+	}
+	if err := yamltext.Decode(dec, new(any)); !errors.Is(err, io.EOF) {
+		return errors.New("it holds more than one document")
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.values)) {
 		if value := r.values[key]; value == nil || value == "" {
@@ -121,6 +128,32 @@ func (r *fileResolver) parse(text []byte) error {
 	}
 	return nil
 }
+
+// readFile reads a file that may be a pipe, of which nobody may write the other end.
+func (c *console) readFile(path string) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	got := make(chan result, 1)
+	go func() {
+		text, err := readLimited(path)
+		got <- result{text, err}
+	}()
+	late := time.NewTimer(configTime)
+	defer late.Stop()
+	select {
+	case r := <-got:
+		return r.text, r.err
+	case <-late.C:
+		return nil, fmt.Errorf("did not end within %v", configTime)
+	case <-c.signals:
+		return nil, frames.NewError(frames.CodeCancelled, "interrupted")
+	}
+}
+
+// configTime is how long a configuration file may take.
+const configTime = 10 * time.Second
 
 // maxConfig bounds a configuration file, which may be named by mistake.
 const maxConfig = 1 << 20

@@ -113,12 +113,20 @@ func (c *console) startHost(ctx context.Context, state string, cfg hostConfig) (
 		h.stop()
 		return nil, frames.AsError(context.Cause(ctx))
 	}
-	f := meshFile{URL: server.ClientURL(), PID: os.Getpid(), Version: version().Version, Prefix: c.Prefix, Hooks: c.Hook, Models: c.settings()}
-	if err := f.write(state); err != nil {
+	if err := h.show(); err != nil {
 		h.stop()
 		return nil, err
 	}
 	return h, nil
+}
+
+// show lets other processes find the mesh.
+func (h *host) show() error {
+	f := meshFile{
+		URL: h.server.ClientURL(), PID: os.Getpid(), Version: version().Version, Prefix: h.c.Prefix,
+		Hooks: h.c.Hook, Models: h.c.settings(),
+	}
+	return f.write(h.state)
 }
 
 // onceReady leaves out what is told of services that did not come up.
@@ -152,12 +160,24 @@ func (h *host) stop() {
 	stopServer(h.server)
 }
 
-// waitForGuests lets the clients of other processes finish before the mesh
-// stops; a signal does not wait. A nil host has none.
-func (h *host) waitForGuests(ctx context.Context) {
-	if h == nil || ctx.Err() != nil {
+// leave waits until the mesh has no guests, and hides it then. A guest that came
+// meanwhile, and saw it still shown, is waited for too; one that did not goes away
+// by itself (see join). A signal does not wait. A nil host has no guests.
+func (h *host) leave(ctx context.Context) {
+	if h == nil {
 		return
 	}
+	for ctx.Err() == nil {
+		h.waitForGuests(ctx)
+		_ = removeMeshFile(h.state) // who finds a stale one takes it over
+		if ctx.Err() != nil || h.server.Guests() == 0 || h.show() != nil {
+			return
+		}
+	}
+}
+
+// waitForGuests lets the clients of other processes finish.
+func (h *host) waitForGuests(ctx context.Context) {
 	for told := false; h.server.Guests() > 0; told = true {
 		if !told {
 			h.c.note("Other clients use this mesh; it stops when they are done. Ctrl-C stops it now: their sessions are kept, and go on with `weavebus sessions resume ID`.")

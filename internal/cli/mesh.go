@@ -25,11 +25,24 @@ type mesh struct {
 	host   *host     // nil where another process runs the mesh
 	joined *meshFile // what is known of that mesh; nil where it was named by --nats
 	served *served   // the workspace that this process serves for it
+	using  *folderUse
+}
+
+// leave lets others finish who use what this process runs: a mesh, or a folder.
+func (m *mesh) leave(ctx context.Context, c *console) {
+	m.using.end()
+	switch {
+	case m.host != nil:
+		m.host.leave(ctx)
+	case m.served != nil:
+		m.using.awaitOthers(ctx, c)
+	}
 }
 
 // close gives up what the command used. A hosted mesh stops.
 func (m *mesh) close() {
 	m.served.stop()
+	m.using.end()
 	if m.client != nil {
 		m.client.Conn().Close()
 	}
@@ -40,12 +53,20 @@ func (m *mesh) close() {
 func (c *console) withMesh(workspace string, f func(ctx context.Context, m *mesh) error) error {
 	ctx, stop := c.context()
 	defer stop()
+	return c.onMesh(ctx, workspace, func(m *mesh) error { return f(ctx, m) })
+}
+
+// onMesh runs f on a mesh. One that it had to start for that stops when its last
+// guest is gone.
+func (c *console) onMesh(ctx context.Context, workspace string, f func(m *mesh) error) error {
 	m, err := c.open(ctx, workspace)
 	if err != nil {
 		return err
 	}
 	defer m.close()
-	return f(ctx, m)
+	err = f(m)
+	m.leave(ctx, c)
+	return err
 }
 
 // open finds a mesh: the one of --nats, else the one that runs on the state
@@ -93,12 +114,12 @@ func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
 			return c.hosted(h)
 		}
 		switch {
-		case !natsd.InUse(state):
+		case frames.AsError(err).Reason != natsd.ReasonInUse:
 			return nil, err
 		case time.Now().After(deadline):
 			return nil, lostMesh(state, errNoMeshFile)
 		}
-		// Another process is starting a mesh on this folder right now.
+		// Another process is starting, or stopping, a mesh on this folder right now.
 		if wait := pause.For(ctx, 50*time.Millisecond); wait != nil {
 			return nil, wait
 		}
@@ -158,6 +179,10 @@ func (c *console) join(ctx context.Context, state string) (*bus.Conn, *meshFile,
 	if err != nil {
 		c.log.Debug("mesh.json is stale", "url", f.URL, "error", err)
 		return nil, nil, nil // a stale file is no mesh
+	}
+	if now, _ := c.meshOn(state); now == nil || now.URL != f.URL {
+		conn.Close()
+		return nil, nil, nil // it was about to stop, and does not wait for a guest that came so late
 	}
 	if !c.anyPrefix && c.Prefix != f.Prefix {
 		conn.Close()

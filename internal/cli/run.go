@@ -40,11 +40,13 @@ Ctrl-C cancels the turn; the session is kept. A second one ends the process at o
 func (cmd *runCmd) Run(c *console) error {
 	ctx, stop := c.context()
 	defer stop()
-	m, err := c.open(ctx, cmd.Workspace)
-	if err != nil {
+	return c.onMesh(ctx, cmd.Workspace, func(m *mesh) error { return cmd.run(ctx, c, m) })
+}
+
+func (cmd *runCmd) run(ctx context.Context, c *console, m *mesh) error {
+	if err := cmd.checkNew(ctx, m); err != nil {
 		return err
 	}
-	defer m.close()
 	s, err := m.client.Session(ctx, cmd.Session, cmd.options()...)
 	if err != nil {
 		return err
@@ -59,7 +61,22 @@ func (cmd *runCmd) Run(c *console) error {
 	if f.rests && !c.JSON {
 		c.noteIdle(s.ID)
 	}
-	m.host.waitForGuests(ctx)
+	return err
+}
+
+// checkNew refuses the id of a session that there is: it is not to be begun again.
+func (cmd *runCmd) checkNew(ctx context.Context, m *mesh) error {
+	if cmd.Session == "" {
+		return nil
+	}
+	_, err := m.client.SessionInfo(ctx, cmd.Session)
+	switch {
+	case err == nil:
+		return frames.NewError(frames.CodeConflict,
+			"there is a session %s already: go on with `weavebus sessions resume %s TEXT`, or choose another --session", cmd.Session, cmd.Session)
+	case frames.CodeOf(err) == frames.CodeNotFound:
+		return nil
+	}
 	return err
 }
 
@@ -147,6 +164,12 @@ type follower struct {
 	// that is refused must not leave a turn that runs without it, or none to wait for.
 	setup []frames.Frame
 	say   string
+	// sent are the ids of the input that is the command's own: what the session
+	// refuses of others is no failure of it.
+	sent []string
+	// waiting is the id of the command's text until its turn begins: one that is
+	// queued has the turns of others before it.
+	waiting string
 
 	show    *display
 	failed  error
@@ -243,18 +266,17 @@ func (f *follower) take(ctx context.Context, s *client.Session, frame *frames.Fr
 	}
 	switch frame.Type {
 	case frames.TypeError:
-		if frame.Entry > f.until || f.atRest { // else it was another turn's
-			f.failed = frame.Err()
-		}
-		if f.refuses(frame) {
-			return true, f.giveUp(ctx, s)
-		}
+		return f.refused(ctx, s, frame)
 	case frames.TypeEnd:
 		return true, f.end(frame)
+	case frames.TypeText:
+		if frame.Metadata.Text("inputId") == f.waiting {
+			f.waiting = ""
+		}
 	case frames.TypeMeta:
 		done, err = f.state(ctx, s, frame)
 	}
-	return done || f.atRest && frame.Entry >= f.until && frame.Last, err
+	return done || f.past(frame), err
 }
 
 // state waits for the turn that was started to be over.
@@ -266,14 +288,13 @@ func (f *follower) state(ctx context.Context, s *client.Session, frame *frames.F
 	status, _ := state.Lookup("status").Text()
 	turn, _ := state.Lookup("currentTurn").Int64()
 	switch {
-	case frame.Entry < f.until:
+	case frame.Entry < f.until || f.waiting != "" && ctx.Err() == nil:
 	case status == "idle" && f.setup != nil:
 		f.setup = nil
 		if ctx.Err() != nil { // before there was a turn
 			return f.ending(ctx).Type == frames.TypeCancel, f.outcome(ctx, state)
 		}
-		_, err := s.Send(ctx, frames.Text(f.say))
-		return false, err
+		return false, f.sendText(ctx, s, f.say)
 	case status == "idle" && turn > 0:
 		if !f.task || f.keep || ctx.Err() != nil {
 			f.rests = true
@@ -283,20 +304,50 @@ func (f *follower) state(ctx context.Context, s *client.Session, frame *frames.F
 			return false, nil
 		}
 		f.closing = true
-		_, err := s.Send(ctx, frames.End(frames.EndCompleted))
-		return false, err
+		return false, f.send(ctx, s, frames.End(frames.EndCompleted))
 	}
 	return false, nil
 }
 
-// refuses reports whether an ERROR is about a frame of the setup.
-func (f *follower) refuses(frame *frames.Frame) bool {
-	id := frame.Metadata.Text("inputId")
-	return slices.ContainsFunc(f.setup, func(sent frames.Frame) bool { return sent.ID == id })
+func (f *follower) send(ctx context.Context, s *client.Session, frame frames.Frame) error {
+	id, err := s.Send(ctx, frame)
+	f.sent = append(f.sent, id)
+	return err
 }
 
-// giveUp closes a session that did not start.
+func (f *follower) sendText(ctx context.Context, s *client.Session, text string) error {
+	err := f.send(ctx, s, frames.Text(text))
+	f.waiting = f.sent[len(f.sent)-1]
+	return err
+}
+
+// refused takes an ERROR: of the turn, or about input, which may be somebody else's.
+func (f *follower) refused(ctx context.Context, s *client.Session, frame *frames.Frame) (done bool, err error) {
+	id := frame.Metadata.Text("inputId")
+	switch {
+	case slices.ContainsFunc(f.setup, func(sent frames.Frame) bool { return sent.ID == id }):
+		f.failed = frame.Err()
+		return true, f.giveUp(ctx, s)
+	case slices.Contains(f.sent, id):
+		f.failed = frame.Err()
+		return true, f.failed
+	case id == "" && f.waiting == "" && (frame.Entry > f.until || f.atRest): // else it was another turn's
+		f.failed = frame.Err()
+	}
+	return f.past(frame), nil
+}
+
+// past reports whether nothing that is waited for comes behind a frame.
+func (f *follower) past(frame *frames.Frame) bool {
+	return f.atRest && frame.Entry >= f.until && frame.Last
+}
+
+// giveUp closes a session that did not start. A CONFLICT says that somebody else
+// has started it: it is theirs.
 func (f *follower) giveUp(ctx context.Context, s *client.Session) error {
+	if frames.CodeOf(f.failed) == frames.CodeConflict {
+		return f.failed
+	}
 	if _, err := s.Send(ctx, frames.Abort()); err != nil {
 		return errors.Join(f.failed, err)
 	}

@@ -141,10 +141,11 @@ func (cmd *sessResumeCmd) follow(ctx context.Context, c *console, m *mesh, info 
 	}
 	defer func() { _ = s.Close() }() // the connection goes next
 	if cmd.Text != "" {
-		if _, err := s.Send(ctx, frames.Text(cmd.Text)); err != nil {
+		f := &follower{after: info.Entries}
+		if err := f.sendText(ctx, s, cmd.Text); err != nil {
 			return resumable(info.ID, err)
 		}
-		return c.follow(ctx, s, &follower{after: info.Entries})
+		return c.follow(ctx, s, f)
 	}
 	c.announce(info)
 	f := &follower{until: info.Entries, atRest: !running(info.Status)}

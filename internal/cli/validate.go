@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -23,7 +24,8 @@ import (
 // errors name the flag.
 
 // refuseEmpty refuses an empty text as a value of any argument, flag or variable:
-// it is a variable of a script that was not set.
+// it is a variable of a script that was not set. A variable that is not UTF-8 is
+// refused too, as an argument is by readable.
 func refuseEmpty(ctx *kong.Context) error {
 	for _, p := range ctx.Path {
 		switch {
@@ -35,8 +37,12 @@ func refuseEmpty(ctx *kong.Context) error {
 	}
 	for _, f := range ctx.Flags() {
 		for _, name := range f.Envs {
-			if value, set := os.LookupEnv(name); set && value == "" && strings.HasPrefix(name, "WEAVEBUS_") {
+			value, set := os.LookupEnv(name)
+			switch {
+			case set && value == "" && strings.HasPrefix(name, "WEAVEBUS_"):
 				return fmt.Errorf("%s: is empty: give it a value, or unset it", name)
+			case !utf8.ValidString(value):
+				return fmt.Errorf("%s: is not UTF-8", name)
 			}
 		}
 	}

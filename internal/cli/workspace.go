@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/nats-io/nats.go"
 
 	"github.com/weavebus/weavebus/internal/pause"
@@ -34,14 +32,18 @@ func (c *console) provideWorkspace(ctx context.Context, m *mesh, state, flag, di
 		return nil
 	}
 	m.workspace = dir
+	var err error
+	if m.using, err = useFolder(ctx, state, dir); err != nil {
+		return err
+	}
 	if owned, err := m.owns(ctx, dir); owned || err != nil {
 		return err
 	}
-	unlock, err := lockServing(ctx, state)
+	serving, err := lockServing(ctx, state)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer serving.end()
 	if owned, err := m.owns(ctx, dir); owned || err != nil {
 		return err
 	}
@@ -53,23 +55,6 @@ func (m *mesh) owns(ctx context.Context, dir string) (bool, error) {
 	tools, err := m.client.Tools(ctx, client.Named(workspaceProbe), client.InAnyState())
 	owned := slices.ContainsFunc(tools, func(t client.Tool) bool { return slices.Contains(t.Owned, frames.PathKey(dir)) })
 	return owned, err
-}
-
-// lockServing keeps commands that start at the same time from serving the same
-// folder each: a folder with several owners is ambiguous, and its calls refused.
-// Where there is no state folder the mesh runs elsewhere, and nothing is locked.
-func lockServing(ctx context.Context, state string) (unlock func(), err error) {
-	if !exists(state) {
-		return func() {}, nil
-	}
-	lock := flock.New(filepath.Join(state, "serve.lock"), flock.SetPermissions(0o600))
-	if _, err := lock.TryLockContext(ctx, announcePause); err != nil {
-		if ctx.Err() != nil {
-			return nil, frames.AsError(context.Cause(ctx))
-		}
-		return nil, frames.NewError(frames.CodeUnavailable, "cannot lock the state folder: %w", err)
-	}
-	return func() { _ = lock.Close() }, nil // ends with the process at the latest
 }
 
 func (c *console) serveWorkspace(ctx context.Context, m *mesh, state, dir string) error {
@@ -115,6 +100,9 @@ func (c *console) workspaces(flags []string, state string) ([]workspacetools.Wor
 		w := workspacetools.Workspace{Dir: flag}
 		if name, dir, ok := strings.Cut(flag, "="); ok && frames.ValidName(name) {
 			w = workspacetools.Workspace{Name: name, Dir: dir}
+		}
+		if w.Dir == "" {
+			return nil, usageError("--workspace: %q names no folder", flag)
 		}
 		var err error
 		if w.Dir, err = c.workspaceDir(w.Dir+"/", state); err != nil { // the slash: no name of a workspace

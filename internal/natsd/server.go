@@ -64,15 +64,24 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 
 func lockStateDir(dir string) (*flock.Flock, error) {
 	lock := flock.New(filepath.Join(dir, "natsd.lock"), flock.SetPermissions(0o600))
-	held, err := lock.TryLock()
-	if err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	held, err := lock.TryLockContext(ctx, lockPatience/10)
+	if err != nil && ctx.Err() == nil {
 		return nil, unavailable("state folder %s cannot be locked: %w", dir, err)
 	}
 	if !held {
-		return nil, unavailable("state folder %s is in use by another server: stop it, or choose another with --state", dir)
+		return nil, frames.NewError(frames.CodeUnavailable,
+			"state folder %s is in use by another server: stop it, or choose another with --state", dir).WithReason(ReasonInUse)
 	}
 	return lock, nil
 }
+
+// ReasonInUse is the reason of the error that another server runs on the state folder.
+const ReasonInUse = "state_in_use"
+
+// lockPatience is longer than [InUse], which is no server, holds the lock.
+const lockPatience = 250 * time.Millisecond
 
 // open loads the keys and starts the server; on an error the lock is released
 // once nothing of the server runs any more.
@@ -285,7 +294,7 @@ const maxGuests = 1 << 16
 // InUse reports whether a server runs on a state folder, in any process.
 func InUse(stateDir string) bool {
 	lock := flock.New(filepath.Join(stateDir, "natsd.lock"), flock.SetPermissions(0o600))
-	held, err := lock.TryLock()
+	held, err := lock.TryRLock() // shared: who only looks is not seen by others who look
 	if err != nil {
 		return false
 	}

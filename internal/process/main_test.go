@@ -1,12 +1,23 @@
 package process
 
 import (
+	"context"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if text := os.Getenv(commandForChild); text != "" {
+		_, _ = shell(text).Run(context.Background()) // until it is killed
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// commandForChild is a variable: the test binary runs its value as a command.
+const commandForChild = "WEAVEBUS_TEST_COMMAND"
 
 func ok(t *testing.T, err error) {
 	t.Helper()

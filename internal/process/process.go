@@ -38,9 +38,11 @@ func (p *process) run(started chan<- error) {
 	if err != nil {
 		return
 	}
+	g := newGuard(p.cmd.Process.Pid)
 	awaitExit(p.cmd.Process.Pid)
 	close(p.exited)
 	<-p.release
+	g.end()
 	_ = p.cmd.Wait() // how it ended stands in ProcessState
 	close(p.reaped)
 }

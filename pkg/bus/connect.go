@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -88,7 +89,7 @@ func (d Dial) options() ([]nats.Option, error) {
 	if d.SeedFile == "" {
 		return slices.Concat(opts, d.NATS), nil
 	}
-	key, err := nats.NkeyOptionFromSeed(d.SeedFile)
+	key, err := seedOption(d.SeedFile)
 	if err != nil {
 		return nil, frames.NewError(frames.CodeDenied,
 			"cannot use the nkey seed file %s: give the path of the seed that belongs to identity %s "+
@@ -96,6 +97,24 @@ func (d Dial) options() ([]nats.Option, error) {
 			d.SeedFile, d.Identity, err)
 	}
 	return slices.Concat(opts, []nats.Option{key}, d.NATS), nil
+}
+
+// maxSeedFile is far more than a seed and its comments take.
+const maxSeedFile = 64 << 10
+
+// seedOption is nats.NkeyOptionFromSeed, which reads its file more than once and to
+// the end: neither suits a pipe, a device or something large.
+func seedOption(path string) (nats.Option, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a regular file")
+	case info.Size() > maxSeedFile:
+		return nil, fmt.Errorf("it is over the limit of %d bytes", maxSeedFile)
+	}
+	return nats.NkeyOptionFromSeed(path)
 }
 
 // connect is nats.Connect that gives up when ctx ends.

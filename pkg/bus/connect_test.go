@@ -60,6 +60,7 @@ func TestConnectIsRefused(t *testing.T) {
 		"reserved":      {bus.Dial{URL: url, Identity: "tool", SeedFile: seed}, frames.CodeValidationInput, "identity"},
 		"no seed":       {bus.Dial{URL: url, Identity: "me"}, frames.CodeDenied, "no nkey seed file was given"},
 		"missing seed":  {bus.Dial{URL: url, Identity: "me", SeedFile: seed + "x"}, frames.CodeDenied, "give the path of the seed"},
+		"endless seed":  {bus.Dial{URL: url, Identity: "me", SeedFile: "/dev/zero"}, frames.CodeDenied, "not a regular file"},
 		"broken seed":   {bus.Dial{URL: url, Identity: "me", SeedFile: broken}, frames.CodeDenied, "give the path of the seed"},
 		"nobody there":  {bus.Dial{URL: closedPort(t), Identity: "me"}, frames.CodeUnavailable, "weavebus up"},
 		"with password": {bus.Dial{URL: strings.Replace(closedPort(t), "//", "//u:secret@", 1), Identity: "me"}, frames.CodeUnavailable, "u:xxxxx@"},
