@@ -100,25 +100,38 @@ func (c *console) startHost(ctx context.Context, state string, cfg hostConfig) (
 	go func() {
 		h.ended <- app.Run(running, app.Config{
 			Services: cfg.services, Connect: h.connectNATS, Prefix: c.Prefix, Signals: cfg.signals,
-			AdminAddr: cfg.admin, OnReady: func() { close(ready) }, OnDrain: cfg.onDrain, Log: c.log,
+			AdminAddr: cfg.admin, OnReady: func() { close(ready) }, OnDrain: onceReady(ready, cfg.onDrain), Log: c.log,
 		})
 	}()
 	select {
 	case <-ready:
 	case err := <-h.ended:
-		h.ended <- err
+		h.ended <- nil // it is told once
 		h.stop()
 		return nil, err
 	case <-ctx.Done():
 		h.stop()
 		return nil, frames.AsError(context.Cause(ctx))
 	}
-	f := meshFile{URL: server.ClientURL(), PID: os.Getpid(), Version: version().Version, Prefix: c.Prefix, Hooks: c.Hook}
+	f := meshFile{URL: server.ClientURL(), PID: os.Getpid(), Version: version().Version, Prefix: c.Prefix, Hooks: c.Hook, Models: c.settings()}
 	if err := f.write(state); err != nil {
 		h.stop()
 		return nil, err
 	}
 	return h, nil
+}
+
+// onceReady leaves out what is told of services that did not come up.
+func onceReady(ready <-chan struct{}, tell func([]string)) func([]string) {
+	return func(services []string) {
+		select {
+		case <-ready:
+			if tell != nil {
+				tell(services)
+			}
+		default:
+		}
+	}
 }
 
 func (h *host) connectNATS(_ context.Context, identity string) (*nats.Conn, error) {
