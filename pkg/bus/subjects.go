@@ -35,9 +35,6 @@ func (s Subjects) Ctl(caller string) string { return s.join("ctl", caller) }
 // In is a session's input.
 func (s Subjects) In(caller, sid string) string { return s.join("in", caller, sid) }
 
-// Approve is where an approver decides on somebody else's session.
-func (s Subjects) Approve(caller string) string { return s.join("approve", caller) }
-
 // Inbox is where the harness stores a session's input.
 func (s Subjects) Inbox(caller, sid string) string { return s.join("inbox", caller, sid) }
 
