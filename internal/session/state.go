@@ -67,6 +67,8 @@ type PendingCall struct {
 	// was dispatched; Identity is empty where the call was refused before.
 	Identity string `json:"identity,omitempty"`
 	Replay   string `json:"replay,omitempty"`
+	// Limits bound the text that the model sees of the result.
+	Limits frames.OutputLimits `json:"outputLimits,omitzero"`
 	// Outside says that a client answers the call, not the mesh.
 	Outside bool `json:"outside,omitempty"`
 	// Fresh says that no loop has prepared or started the call yet.

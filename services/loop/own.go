@@ -82,7 +82,7 @@ func (t *sessionTools) Prepare(ctx context.Context, c engine.Call) (*engine.Tick
 	}
 	return &engine.Ticket{
 		Identity: t.call.Caller, Replay: d.Replay, Sequential: d.ExecutionMode == frames.Sequential,
-		Lock: dispatch.LockOf(d, args), Outside: true, Start: t.startOwn(d, args, c.ID != ""),
+		Lock: dispatch.LockOf(d, args), Outside: true, Limits: kept(d.OutputLimits), Start: t.startOwn(d, args, c.ID != ""),
 	}, nil
 }
 

@@ -76,8 +76,22 @@ func (t *tools) Prepare(ctx context.Context, c engine.Call) (*engine.Ticket, err
 	decl := p.Declaration
 	return &engine.Ticket{
 		Identity: decl.Identity, Replay: decl.Replay, Sequential: decl.ExecutionMode == frames.Sequential,
-		Lock: dispatch.LockOf(decl, p.Arguments), Repairs: p.Repairs, Start: t.start(p, c.ID != ""),
+		Lock: dispatch.LockOf(decl, p.Arguments), Repairs: p.Repairs, Limits: kept(decl.OutputLimits), Start: t.start(p, c.ID != ""),
 	}, nil
+}
+
+// kept leaves out of limits what is the default, since sessions keep them.
+func kept(l frames.OutputLimits) frames.OutputLimits {
+	if l.MaxBytes == frames.DefaultMaxBytes {
+		l.MaxBytes = 0
+	}
+	if l.MaxLines == frames.DefaultMaxLines {
+		l.MaxLines = 0
+	}
+	if l.Retain == frames.RetainHead {
+		l.Retain = ""
+	}
+	return l
 }
 
 // start gives what starts a prepared call; second says that an earlier process

@@ -49,7 +49,7 @@ func (j *job) start(ctx context.Context, p engine.Params) (engine.Start, time.Du
 	}
 	for _, c := range s.Pending {
 		start.Pending = append(start.Pending, engine.Pending{
-			CallID: c.ID, Identity: c.Identity, Replay: c.Replay, Outside: c.Outside, Fresh: c.Fresh,
+			CallID: c.ID, Identity: c.Identity, Replay: c.Replay, Limits: c.Limits, Outside: c.Outside, Fresh: c.Fresh,
 		})
 	}
 	if p.MaxCalls == nil && p.MaxTokens == 0 && p.MaxDuration == 0 {
