@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,13 +30,20 @@ func TestModuleStatesItsGoAndNeedsNoC(t *testing.T) {
 	if stated == nil || version.Compare("go"+string(stated[1]), "go1.26.5") < 0 {
 		t.Errorf("go.mod states %q, want go 1.26.5 or later", stated)
 	}
+	var binaries []string
 	eachSource(t, func(path string, file *ast.File) {
 		for _, imported := range file.Imports {
 			if imported.Path.Value == `"C"` {
 				t.Errorf("%s needs cgo", path)
 			}
 		}
+		if dir := filepath.ToSlash(filepath.Dir(path)); strings.HasPrefix(dir, "cmd/") && file.Name.Name == "main" {
+			binaries = append(binaries, dir)
+		}
 	})
+	if got := slices.Compact(binaries); !slices.Equal(got, []string{"cmd/weavebus"}) {
+		t.Errorf("the binaries are %v, want one", got)
+	}
 }
 
 // Each frame type is written or read by something other than the package that

@@ -122,8 +122,8 @@ func (m *mending) inside() *problem {
 
 var fence = []byte("```")
 
-// unfence gives what stands in a text that is an object in one code fence and
-// nothing else.
+// unfence gives what stands in a text that is an object, or a string that may hold
+// one, in one code fence and nothing else.
 func unfence(text []byte) ([]byte, bool) {
 	inner, ok := bytes.CutPrefix(bytes.TrimSpace(text), fence)
 	if !ok {
@@ -133,17 +133,19 @@ func unfence(text []byte) ([]byte, bool) {
 		return nil, false
 	}
 	inner = bytes.TrimSpace(bytes.TrimLeftFunc(inner, isLanguage))
-	return inner, len(inner) > 0 && inner[0] == '{'
+	return inner, len(inner) > 0 && (inner[0] == '{' || inner[0] == '"')
 }
 
 // openFence reports whether text begins a code fence that does not end.
 func openFence(text []byte) bool {
-	text = bytes.TrimSpace(text)
-	return bytes.HasPrefix(text, fence) && !bytes.HasSuffix(text[len(fence):], fence)
+	rest, ok := bytes.CutPrefix(bytes.TrimSpace(text), fence)
+	return ok && !bytes.Contains(rest, fence)
 }
 
 // isLanguage reports whether r may stand in the word behind the opening fence.
-func isLanguage(r rune) bool { return 'a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' }
+func isLanguage(r rune) bool {
+	return 'a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || r == '_' || r == '-'
+}
 
 // rewrite leaves out commas behind a last item or member, and escapes control
 // characters in strings. Whether the outcome is JSON is for [check] to say.

@@ -13,11 +13,13 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
 	"github.com/weavebus/weavebus/internal/app"
+	"github.com/weavebus/weavebus/internal/jsontext"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -140,6 +142,9 @@ func (c *console) command(args []string) (code int) {
 	}()
 	var grammar commands
 	c.globals = &grammar.globals
+	if err := readable(args); err != nil {
+		return c.usage(err)
+	}
 	files, err := configFiles(args)
 	if err != nil {
 		return c.usage(err)
@@ -170,6 +175,17 @@ func (c *console) command(args []string) (code int) {
 	command, _, _ := strings.Cut(ctx.Command(), " ")
 	c.log = c.logger(command == "up" || command == "serve")
 	return c.fail(ctx.Run())
+}
+
+// readable refuses arguments that are no text: reading them would put other
+// characters in the place of what was said.
+func readable(args []string) error {
+	for _, arg := range args {
+		if !utf8.ValidString(arg) {
+			return fmt.Errorf("the argument %q is not UTF-8", jsontext.Clip(arg, 64))
+		}
+	}
+	return nil
 }
 
 func (c *console) settlePrefix() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weavebus/weavebus/internal/schema"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -126,9 +127,9 @@ func (a *attempt) ended() {
 	case a.refuses(res):
 		a.elsewhere(res.Err)
 	case res.Err != nil && res.Err.Code == frames.CodeCancelled && stopped != nil:
-		res.Err = stopped.With(func(e *frames.Error) { e.Effect = res.Err.Effect })
+		res.Err = stopped.WithEffect(res.Err.Effect)
 		a.end(res)
-	case res.Err == nil && a.decl.OutputSchema != nil:
+	case res.Err == nil && (a.decl.OutputSchema != nil || len(res.Result) > checkedAside):
 		go func() { a.end(a.checked(res)) }() // takes time that the connection's other answers do not have
 	default:
 		a.end(a.checked(res))
@@ -147,16 +148,15 @@ func (a *attempt) refuses(res *frames.ToolResult) bool {
 
 // unstarted is why a call was stopped that no tool has seen.
 func unstarted(why *frames.Error) *frames.Error {
-	return why.With(func(e *frames.Error) { e.Effect = frames.EffectNone })
+	return why.WithEffect(frames.EffectNone)
 }
 
 // started is why a call was stopped that a tool has seen: it may have acted.
 func started(why *frames.Error) *frames.Error {
-	return why.With(func(e *frames.Error) {
-		if e.Effect == frames.EffectNone {
-			e.Effect = frames.EffectUnknown
-		}
-	})
+	if why.Effect == frames.EffectNone {
+		return why.WithEffect(frames.EffectUnknown)
+	}
+	return why
 }
 
 // checked holds a result to the inline limit and to the tool's output schema;
@@ -169,19 +169,36 @@ func (a *attempt) checked(res *frames.ToolResult) *frames.ToolResult {
 	return res
 }
 
+// checkedAside is how long a result may be, in bytes, that is checked before the
+// connection's next answer is read.
+const checkedAside = 64 << 10
+
+// check holds a result to the inline limit, to what JSON is, and to the tool's
+// output schema.
 func (d *Dispatcher) check(decl *frames.Declaration, res *frames.ToolResult) error {
 	if n, most := sizeOf(res), d.conn.InlineLimit(); n > most {
 		err := frames.TooLarge("result of tool "+decl.Name, int64(n), int64(most))
 		return err.With(func(e *frames.Error) { e.Effect = frames.EffectDone })
 	}
 	if failure := res.Err; failure != nil {
-		return nil //nolint:nilerr // it is a failure as it should be
+		return beside(decl, res)
 	}
 	s, err := d.reg.Output(decl)
-	if err == nil && s != nil {
-		err = s.ValidateOutput(res.Result)
+	switch {
+	case err != nil:
+		return err
+	case s != nil:
+		return s.ValidateOutput(res.Result)
 	}
-	return err
+	return schema.CheckOutput(decl.Name, res.Result)
+}
+
+// beside leaves out what stands beside an error and is no JSON.
+func beside(decl *frames.Declaration, res *frames.ToolResult) error {
+	if res.Result != nil && schema.CheckOutput(decl.Name, res.Result) != nil {
+		res.Result = nil
+	}
+	return nil
 }
 
 // sizeOf gives how many bytes of a result are the tool's.

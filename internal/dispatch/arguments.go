@@ -45,10 +45,7 @@ func (d *Dispatcher) fit(t *registry.Tool, args json.RawMessage) (json.RawMessag
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Validate(args); err != nil {
-		return nil, err
-	}
-	return s.WithDefaults(args), nil
+	return s.Fit(args)
 }
 
 // argumentsOf gives the schema of a tool's arguments. A tool whose schemas do not

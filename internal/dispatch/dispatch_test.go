@@ -22,7 +22,7 @@ func wantCode(t *testing.T, res *frames.ToolResult, code frames.Code) {
 	}
 }
 
-// contract: P50, P80
+// contract: P80
 func TestCallReachesTheTool(t *testing.T) {
 	inBubble(t, dispatch.Config{}, func(t *testing.T, w *world) {
 		w.serve("a", echo, ok("a"))

@@ -212,6 +212,8 @@ func TestDrainingInstanceThatDies(t *testing.T) {
 
 // A plain service that nobody hears of any more may just be busy, or stop after
 // what it has. Its calls end by themselves.
+//
+// contract: P50
 func TestPlainServiceThatStopsListening(t *testing.T) {
 	inBubble(t, dispatch.Config{}, func(t *testing.T, w *world) {
 		release := make(chan struct{})
@@ -377,7 +379,7 @@ func TestFramesBehindEnd(t *testing.T) {
 
 // A second answer is counted, and changes nothing.
 //
-// contract: P52, A11
+// contract: P52, A11, B14
 func TestSecondAnswer(t *testing.T) {
 	inBubble(t, dispatch.Config{}, func(t *testing.T, w *world) {
 		w.raw("a", echo, func(nc *nats.Conn, m *nats.Msg) {

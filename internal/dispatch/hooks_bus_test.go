@@ -206,6 +206,7 @@ func TestGateOnTheBusFailsClosed(t *testing.T) {
 		"no END":        {`{"type":"META","content":{"decision":"proceed"}}`, "longer than 5s"},
 		"no decision":   {`{"type":"END"}`, "no decision"},
 		"two":           {`{"type":"META","content":{"decision":"proceed"}}{"type":"TOOL_CALL","content":{"arguments":{"n":1}}}{"type":"END"}`, "2 decisions"},
+		"more and more": {strings.Repeat(`{"type":"META","content":{"decision":"proceed"}}`, 3), "2 decisions"}, // it is not read on
 		"other word":    {`{"type":"META","content":{"decision":"allow"}}{"type":"END"}`, `decision "allow"`},
 		"other case":    {`{"type":"META","content":{"decision":"Proceed"}}{"type":"END"}`, `decision "Proceed"`},
 		"no word":       {`{"type":"META","content":{"allow":true}}{"type":"END"}`, `decision ""`},

@@ -1,8 +1,12 @@
 package dispatch_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -74,6 +78,44 @@ func TestObserversAreToldAndChangeNothing(t *testing.T) {
 	})
 }
 
+// Hooks that fail, whatever their phase, are counted and logged by name.
+//
+// contract: A35, B32
+func TestFailuresOfHooksAreCountedAndLogged(t *testing.T) {
+	var log bytes.Buffer
+	broken := hook.Hook{
+		Name: "broken",
+		After: func(context.Context, *hook.Call, *frames.ToolResult) (hook.Outcome, error) {
+			return hook.Keep(), errors.New("disk full")
+		},
+	}
+	watcher := hook.Hook{Name: "watcher", Observe: func(context.Context, *hook.Call, *frames.ToolResult) error { panic("oh") }}
+	closed := gate("closed", func(c *hook.Call) hook.Decision {
+		if string(c.Raw) == `{"n": 9}` {
+			panic("nine")
+		}
+		return hook.Proceed()
+	})
+	cfg := hookedBy(closed, broken, watcher)
+	cfg.Log = slog.New(slog.NewJSONHandler(&log, nil))
+	inBubble(t, cfg, func(t *testing.T, w *world) {
+		w.serve("i", copier, back)
+		if res := w.d.Do(t.Context(), numbered(7)); res.Err != nil {
+			t.Error(res.Err)
+		}
+		wantCode(t, w.d.Do(t.Context(), numbered(9)), frames.CodeDenied)
+		w.d.Drain(t.Context())
+		for i, name := range []string{"closed", "broken", "watcher"} {
+			if n := w.d.HookStats()[i].Failed; n == 0 {
+				t.Errorf("no failure of %s is counted", name)
+			}
+			if line := regexp.MustCompile(`"msg":"hook failed"[^\n]*"hook":"` + name + `"[^\n]*"tool":"echo"`); !line.Match(log.Bytes()) {
+				t.Errorf("no failure of %s is logged: %s", name, log.String())
+			}
+		}
+	})
+}
+
 func TestObserverThatFallsBehindMissesEvents(t *testing.T) {
 	inBubble(t, hookedBy(hook.Hook{Name: "slow", Timeout: time.Minute, Observe: func(ctx context.Context, _ *hook.Call, _ *frames.ToolResult) error {
 		<-ctx.Done()
@@ -129,6 +171,7 @@ func TestCallsBeforeTheirStartAreBounded(t *testing.T) {
 	})
 }
 
+// contract: S14
 func TestConfirmationComesAfterTheGates(t *testing.T) {
 	decl := copier
 	decl.Annotations.RequiresConfirmation = true
@@ -213,6 +256,7 @@ func TestCancelEndsAHook(t *testing.T) {
 				if got := w.d.HookStats()[0]; got.Failed != 0 {
 					t.Errorf("a hook that was ended counts as failed: %+v", got)
 				}
+				synctest.Wait()
 				if w.d.Cancel("me", "1") || w.d.Held().Calls != 0 {
 					t.Error("the call is still held")
 				}

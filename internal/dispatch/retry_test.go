@@ -292,7 +292,7 @@ func TestRetryThatFindsNoInstance(t *testing.T) {
 // The result of an attempt that was given up is no answer to the next one, and
 // what it still says goes to nobody.
 //
-// contract: B7, P25
+// contract: B7, P25, S28
 func TestLateResultOfAnAttempt(t *testing.T) {
 	inBubble(t, dispatch.Config{}, func(t *testing.T, w *world) {
 		s := inTurn(func(q *bus.Request) {

@@ -363,7 +363,7 @@ func (m *Machine) Stop(end End) *Commit {
 // StopError is the error of a call that the end of its run stops: it may have acted.
 func StopError(tool string, end End) *frames.Error {
 	if end.Err != nil {
-		return end.Err.With(func(e *frames.Error) { e.Effect = frames.EffectUnknown })
+		return end.Err.WithEffect(frames.EffectUnknown)
 	}
 	return frames.Cancelled(tool)
 }

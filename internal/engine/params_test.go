@@ -21,7 +21,7 @@ func values(pairs ...string) map[string]json.RawMessage {
 	return out
 }
 
-// contract: P64, P66, P67, P71, P75
+// contract: P71
 func TestParams(t *testing.T) {
 	t.Parallel()
 	got, err := engine.ParseParams(values(

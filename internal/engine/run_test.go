@@ -209,7 +209,7 @@ func TestDurationUsedUp(t *testing.T) {
 	})
 }
 
-// contract: A31, B4, B58
+// contract: B4, B58
 // case: WS-L06, loop-05-cancelled-is-not-done
 func TestCancelEndsTheRound(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

@@ -123,7 +123,7 @@ func (h *heldCall) call(stream *argstream.Calls, reason provider.StopReason) pro
 
 func identity(f *frames.Frame) (id, name string) {
 	if id = f.Metadata.Text("modelCallId"); id == "" {
-		id = f.ToolCallID
+		id = frames.StreamedCallID(f)
 	}
 	if name = f.Metadata.Text("modelName"); name == "" {
 		name = f.Name

@@ -157,7 +157,7 @@ func TestNewLifeOfAnInstance(t *testing.T) {
 	want(t, "not declared again", b.shows("old"), "1:")
 }
 
-// contract: P45
+// contract: P45, S24
 func TestNewestDeclarationCounts(t *testing.T) {
 	t.Parallel()
 	b := newBook()
@@ -202,6 +202,7 @@ func TestKeysOfAnInstance(t *testing.T) {
 	want(t, "one declaration all the same", b.shows("echo"), "1: local/a local/b")
 }
 
+// contract: S24
 func TestNameOfAnotherIdentity(t *testing.T) {
 	t.Parallel()
 	b := newBook()

@@ -11,6 +11,7 @@ import (
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
+// contract: P24
 func TestPlainServiceIsFound(t *testing.T) {
 	t.Run("at the start", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, r *rig) {

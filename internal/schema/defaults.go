@@ -11,21 +11,54 @@ import (
 	"github.com/weavebus/weavebus/internal/jsontext"
 )
 
+// Fit is [Schema.Validate] for arguments that are then given with the defaults of
+// members that are absent; a member that is required is not missed if it has one.
+func (s *Schema) Fit(args []byte) ([]byte, error) {
+	err := s.Validate(args)
+	if err == nil {
+		return s.WithDefaults(args), nil
+	}
+	if filled, ok := s.filled(args); ok {
+		return filled, nil
+	}
+	return nil, err
+}
+
 // WithDefaults gives arguments that fit, with the defaults of members that are
 // absent. Defaults count where the schema applies without a condition: in
 // properties, items, $ref and allOf. An object that is absent is not made for the
-// defaults in it, and null is not absent. Where defaults do not fit their own
-// schema the arguments stay as they are.
+// defaults in it, and null is not absent. A default that does not fit its own
+// schema is left out; where the arguments do not fit with the others either, they
+// stay as they are.
 func (s *Schema) WithDefaults(args []byte) []byte {
-	if !s.defaults {
-		return args
+	if filled, ok := s.filled(args); ok {
+		return filled
 	}
-	f := filling{left: budget}
-	f.value(bytes.TrimSpace(args), f.applied([]*jsonschema.Schema{s.root}))
-	if !f.filled || f.left <= 0 || s.Validate(f.out.Bytes()) != nil {
-		return args
+	return args
+}
+
+// filled gives JSON text with defaults in it, if it then fits.
+func (s *Schema) filled(text []byte) ([]byte, bool) {
+	if !s.defaults || jsontext.Check(text, jsontext.Limits{}) != nil {
+		return nil, false
 	}
-	return f.out.Bytes()
+	for _, f := range []filling{{left: budget}, {left: budget, fits: s.takesDefault}} {
+		f.value(bytes.TrimSpace(text), f.applied([]*jsonschema.Schema{s.root}))
+		if !f.filled || f.left <= 0 {
+			return nil, false
+		}
+		if s.Validate(f.out.Bytes()) == nil {
+			return f.out.Bytes(), true
+		}
+	}
+	return nil, false
+}
+
+// takesDefault reports whether the default of a node fits the node.
+func (s *Schema) takesDefault(node *jsonschema.Schema) bool {
+	var failed error
+	done, err := s.work.run(func() { failed = node.Validate(*node.Default) })
+	return done && err == nil && failed == nil
 }
 
 func hasDefaults(nodes map[string]*jsonschema.Schema) bool {
@@ -41,6 +74,25 @@ type filling struct {
 	out    bytes.Buffer
 	filled bool
 	left   int // of the work that it may cost; at 0 it gives up
+
+	fits func(*jsonschema.Schema) bool // nil: every default does
+	seen map[*jsonschema.Schema]bool   // what fits said
+}
+
+// takes reports whether a node's default is filled in.
+func (f *filling) takes(node *jsonschema.Schema) bool {
+	if f.fits == nil {
+		return true
+	}
+	fits, ok := f.seen[node]
+	if !ok {
+		fits = f.fits(node)
+		if f.seen == nil {
+			f.seen = map[*jsonschema.Schema]bool{}
+		}
+		f.seen[node] = fits
+	}
+	return fits
 }
 
 // applied gives the schemas and those that they apply to the same value without
@@ -112,7 +164,7 @@ func (f *filling) defaultsOf(schemas []*jsonschema.Schema) map[string]any {
 	for _, s := range schemas {
 		for name, p := range s.Properties {
 			for _, a := range f.applied([]*jsonschema.Schema{p}) {
-				if _, has := out[name]; !has && a.Default != nil {
+				if _, has := out[name]; !has && a.Default != nil && f.takes(a) {
 					out[name] = *a.Default
 				}
 			}

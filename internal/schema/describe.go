@@ -35,7 +35,7 @@ func (s *Schema) issues(failed error, value any) (issues []frames.Issue, more in
 // issues gives the first issues in the order of their paths, and how many more
 // there are.
 func (d describer) issues(failure *jsonschema.ValidationError) (issues []frames.Issue, more int) {
-	found := order(leaves(failure))
+	found := order(d.leaves(failure))
 	for _, f := range found[:min(len(found), MaxIssues)] {
 		issues = append(issues, d.issue(f))
 	}

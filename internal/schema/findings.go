@@ -21,21 +21,21 @@ type finding struct {
 }
 
 // leaves walks to what really went wrong.
-func leaves(e *jsonschema.ValidationError) []finding {
+func (d describer) leaves(e *jsonschema.ValidationError) []finding {
 	self := finding{at: e.InstanceLocation, kind: e.ErrorKind, node: e.SchemaURL}
 	switch k := e.ErrorKind.(type) {
 	case nil:
 		return nil
 	case *kind.Schema, *kind.Group, *kind.AllOf, *kind.Reference:
-		return leavesOf(e.Causes)
+		return d.leavesOf(e.Causes)
 	case *kind.AnyOf:
-		return choice(self, e.Causes)
+		return d.choice(self, e.Causes)
 	case *kind.OneOf:
 		if len(k.Subschemas) == 0 {
-			return choice(self, e.Causes)
+			return d.choice(self, e.Causes)
 		}
 	case *kind.PropertyNames:
-		self.forms = [][]finding{leavesOf(e.Causes)}
+		self.forms = [][]finding{d.leavesOf(e.Causes)}
 	case *kind.Format:
 		if enum, ok := asEnum(k); ok {
 			self.kind = enum
@@ -44,10 +44,10 @@ func leaves(e *jsonschema.ValidationError) []finding {
 	return []finding{self}
 }
 
-func leavesOf(causes []*jsonschema.ValidationError) []finding {
+func (d describer) leavesOf(causes []*jsonschema.ValidationError) []finding {
 	out := make([]finding, 0, len(causes))
 	for _, c := range causes {
-		out = append(out, leaves(c)...)
+		out = append(out, d.leaves(c)...)
 	}
 	return out
 }
@@ -55,11 +55,14 @@ func leavesOf(causes []*jsonschema.ValidationError) []finding {
 // choice reduces the failures of all branches of an anyOf or oneOf to what
 // helps: the types or values that would do, else the failures of the branch
 // that was nearest, else the forms there are.
-func choice(self finding, branches []*jsonschema.ValidationError) []finding {
+func (d describer) choice(self finding, branches []*jsonschema.ValidationError) []finding {
 	forms := make([][]finding, 0, len(branches))
-	for _, b := range branches {
-		if f := leaves(b); len(f) > 0 {
+	fits := make([]likeness, 0, len(branches))
+	schemas := d.branchesOf(self)
+	for i, b := range branches {
+		if f := d.leaves(b); len(f) > 0 {
 			forms = append(forms, f)
+			fits = append(fits, d.likeness(self, branchAt(schemas, i)))
 		}
 	}
 	if f, ok := mergedTypes(self, forms); ok {
@@ -68,7 +71,7 @@ func choice(self finding, branches []*jsonschema.ValidationError) []finding {
 	if f, ok := mergedValues(self, forms); ok {
 		return []finding{f}
 	}
-	if nearest := nearestForm(self, forms); nearest >= 0 {
+	if nearest := nearestForm(self, forms, fits); nearest >= 0 {
 		return forms[nearest]
 	}
 	self.forms = forms
@@ -146,14 +149,17 @@ func wanted(k jsonschema.ErrorKind) []any {
 	return nil
 }
 
-// nearestForm gives the branch that fails least, or -1 if several do.
-func nearestForm(self finding, forms [][]finding) int {
-	best, bestScore, tied := -1, 0, false
+// nearestForm gives the branch that fails least, of those the one that names most
+// of the value's members, or -1 if several do.
+func nearestForm(self finding, forms [][]finding, fits []likeness) int {
+	best, tied := -1, false
+	var least likeness
 	for i, form := range forms {
-		switch s := score(self, form); {
-		case best < 0 || s < bestScore:
-			best, bestScore, tied = i, s, false
-		case s == bestScore:
+		s := likeness{strange: score(self, form) + fits[i].strange, named: fits[i].named}
+		switch c := s.compare(least); {
+		case best < 0 || c < 0:
+			best, least, tied = i, s, false
+		case c == 0:
 			tied = true
 		}
 	}
@@ -161,6 +167,51 @@ func nearestForm(self finding, forms [][]finding) int {
 		return -1
 	}
 	return best
+}
+
+// likeness is how many members of a value a branch names, and how many it does not.
+type likeness struct{ strange, named int }
+
+func (l likeness) compare(than likeness) int {
+	return cmp.Or(cmp.Compare(l.strange, than.strange), cmp.Compare(than.named, l.named))
+}
+
+// branchesOf gives the schemas of a choice, in the order in which their failures
+// come: all of them fail where none fits.
+func (d describer) branchesOf(self finding) []*jsonschema.Schema {
+	node := d.nodes[self.node]
+	if node == nil {
+		return nil
+	}
+	if _, ok := self.kind.(*kind.OneOf); ok {
+		return node.OneOf
+	}
+	return node.AnyOf
+}
+
+func branchAt(list []*jsonschema.Schema, i int) *jsonschema.Schema {
+	if i < len(list) {
+		return list[i]
+	}
+	return nil
+}
+
+// likeness is 0 for a branch that names no members.
+func (d describer) likeness(self finding, branch *jsonschema.Schema) (l likeness) {
+	for hops := 0; branch != nil && branch.Ref != nil && hops < 8; hops++ {
+		branch = branch.Ref
+	}
+	if branch == nil || len(branch.Properties) == 0 {
+		return l
+	}
+	for _, key := range d.keys(self) {
+		if branch.Properties[key] != nil {
+			l.named++
+		} else {
+			l.strange++
+		}
+	}
+	return l
 }
 
 // score weighs how far a branch is from the value: a type or constant that

@@ -23,19 +23,23 @@ const maxNested = 3
 // Mend is [Schema.Validate] for arguments whose misfits say what was meant. A
 // string that holds the JSON of an array or object is that value where the schema
 // wants such a one, and no string, if the outcome fits as a whole: else the error
-// is that of the text as it came. repairs names what was done; every value that
-// was not touched stands in args byte for byte.
+// is that of the text as it came. A member that is required and absent is its
+// default. repairs names what was done; every value that was not touched stands in
+// args byte for byte.
 func (s *Schema) Mend(text []byte) (args []byte, repairs []string, err error) {
 	if err = s.Validate(text); err == nil || jsontext.Check(text, jsontext.Limits{}) != nil {
 		return text, nil, err
+	}
+	if filled, ok := s.filled(text); ok {
+		return filled, nil, nil
 	}
 	for range maxNested {
 		e := edits{value: s.misfits(text)}
 		if text = e.apply(text); !e.done {
 			return nil, nil, err
 		}
-		if s.Validate(text) == nil {
-			return text, []string{RepairNested}, nil
+		if fitting, err := s.Fit(text); err == nil {
+			return fitting, []string{RepairNested}, nil
 		}
 	}
 	return nil, nil, err

@@ -82,9 +82,51 @@ func TestDefaults(t *testing.T) {
 	if _, _, err := s.Mend([]byte(`{"n":null}`)); frames.CodeOf(err) != frames.CodeValidationInput || frames.AsError(err).Issues[0].Path != "/n" {
 		t.Errorf("null: %v", err)
 	}
-	bad := compiled(t, `{"properties":{"n":{"type":"integer","default":"five"}}}`)
-	if got := string(bad.WithDefaults([]byte(`{}`))); got != `{}` {
-		t.Errorf("a default that does not fit: %s", got)
+}
+
+// A default that does not fit is left out, the others are not.
+//
+// case: arg-15-defaults-nested
+func TestDefaultsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]string{
+		`{"properties":{"n":{"type":"integer","default":"five"}}}`:                                                                                `{}`,
+		`{"properties":{"n":{"type":"integer","default":"five"},"m":{"default":1},"o":{"default":{"k":2},"properties":{"k":{"type":"string"}}}}}`: `{"m":1}`,
+		`{"properties":{"n":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer","default":null}}}`:                                               `{}`,
+		`{"properties":{"a":{"default":1},"b":{"default":2}},"maxProperties":1}`:                                                                  `{}`,
+	} {
+		if got := string(compiled(t, schema).WithDefaults([]byte(`{}`))); got != want {
+			t.Errorf("%s: %s", schema, got)
+		}
+	}
+}
+
+// A member that is required is not missed if it has a default that fits.
+//
+// case: arg-15-defaults-nested
+func TestDefaultsOfRequiredMembers(t *testing.T) {
+	t.Parallel()
+	s := compiled(t, `{"properties":{"n":{"type":"integer","default":5},"l":{"type":"array","items":{"properties":{"k":{"default":"d"}},"required":["k"]}},
+		"bad":{"type":"integer"}},"required":["n"]}`)
+	for args, want := range map[string]string{
+		`{}`:               `{"n":5}`,
+		`{"l":[{}]}`:       `{"l":[{"k":"d"}],"n":5}`,
+		`{"l":"[{}]"}`:     `{"l":[{"k":"d"}],"n":5}`,
+		`{"bad":"x"}`:      "",
+		`{"n":null}`:       "",
+		`{"n":1,"l":["["]`: "",
+	} {
+		got, _, err := s.Mend([]byte(args))
+		if string(got) != want && err == nil || (want == "") != (err != nil) {
+			t.Errorf("%s: %s, %v", args, got, err)
+		}
+		if fit, err := s.Fit([]byte(args)); err == nil && string(fit) != want {
+			t.Errorf("%s fits as %s", args, fit)
+		}
+	}
+	bad := compiled(t, `{"properties":{"n":{"type":"integer","default":"five"}},"required":["n"]}`)
+	if _, err := bad.Fit([]byte(`{}`)); frames.CodeOf(err) != frames.CodeValidationInput {
+		t.Errorf("a default that does not fit: %v", err)
 	}
 }
 

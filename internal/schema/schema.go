@@ -99,6 +99,17 @@ func (s *Schema) ValidateOutput(result []byte) error {
 	return s.validate(result, outputReport)
 }
 
+// CheckOutput holds the result of a tool that declares no output schema to what
+// JSON is; a blank text is no result. The error is VALIDATION_OUTPUT.
+func CheckOutput(tool string, result []byte) error {
+	r := outputReport
+	r.tool = tool
+	if p := jsontext.Check(result, jsontext.Limits{Nodes: -1}); p != nil {
+		return r.problem(result, p)
+	}
+	return nil
+}
+
 func (s *Schema) validate(text []byte, r report) error {
 	r.tool = s.tool
 	if p := jsontext.Check(text, jsontext.Limits{}); p != nil {

@@ -22,7 +22,7 @@ func upgrade(doc any, err error) bool {
 		return false
 	}
 	changed := false
-	for _, f := range leaves(failure) {
+	for _, f := range (describer{value: doc}).leaves(failure) {
 		if _, ok := f.kind.(*kind.Type); !ok || len(f.at) == 0 {
 			continue
 		}

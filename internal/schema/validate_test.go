@@ -119,12 +119,22 @@ func TestChoices(t *testing.T) {
 	t.Parallel()
 	byKind := `{"oneOf":[{"type":"object","properties":{"k":{"const":"a"},"x":{"type":"integer"}},"required":["k","x"]},` +
 		`{"type":"object","properties":{"k":{"const":"b"},"y":{"type":"string"}},"required":["k","y"]}]}`
+	ownKeys := `{"oneOf":[{"properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["a","b"]},` +
+		`{"properties":{"c":{"type":"string"}},"required":["c"]}]}`
 	tests := []struct{ name, schema, args, want string }{
 		// case: arg-21-oneof-branch
 		{"branch by constant", byKind, `{"k":"a","x":"1"}`, `/x: wrong type (expected integer, got string "1")`},
 		{"no branch has it", byKind, `{"k":"q","x":1}`, `/k: not one of the allowed values (expected one of "a", "b", got "q")`},
 		{"branch of fewest faults", `{"anyOf":[{"required":["a"],"properties":{"a":{"type":"string"}},"additionalProperties":false},{"required":["b","c"]}]}`,
 			`{"a":1}`, `/a: wrong type (expected string, got number 1)`},
+		// case: arg-21-oneof-branch
+		{"branch of known keys", ownKeys, `{"a":1,"b":"2"}`, `/a: wrong type (expected string, got number 1)`},
+		{"branch of some known keys", ownKeys, `{"a":"1"}`, `(root): missing required property "b" (expected property "b": string, got key "a")`},
+		{"branch of most known keys", ownKeys, `{"a":"1","b":2,"c":3}`, `/b: wrong type (expected string, got number 2)`},
+		{"branch of known keys by reference", `{"$defs":{"ab":{"properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["a","b"]},"c":{"properties":{"c":{}},"required":["c"]}},` +
+			`"properties":{"v":{"items":{"anyOf":[{"$ref":"#/$defs/ab"},{"$ref":"#/$defs/c"}]}}}}`, `{"v":[{"c":1},{"a":"1"}]}`,
+			`/v/1: missing required property "b" (expected property "b": string, got key "a")`},
+		{"no known keys", ownKeys, `{"z":1}`, `(root): missing required property "c" (expected property "c": string, got key "z")`},
 		{"types", `{"properties":{"v":{"anyOf":[{"type":"string"},{"type":["integer","null"]}]}}}`, `{"v":[]}`, `/v: wrong type (expected string or null or integer, got an array of 0 items)`},
 		{"type then content", `{"properties":{"v":{"anyOf":[{"type":"null"},{"type":"object","required":["a"]}]}}}`, `{"v":{}}`,
 			`/v: missing required property "a" (expected property "a", got an empty object)`},

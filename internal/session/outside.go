@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weavebus/weavebus/internal/schema"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
 )
@@ -133,6 +134,9 @@ func (s *State) outsideResult(id string, content frames.Raw) ([]Change, error) {
 	}
 	asked := frames.NewFrame(frames.TypeToolResult, content)
 	result, err := asked.Result()
+	if err == nil && result.Result != nil {
+		err = schema.CheckOutput(s.Pending[i].Name, result.Result)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,24 @@ func TestDrivenFromOutside(t *testing.T) {
 	}
 }
 
+// A result that is no JSON is refused, and the call waits for one that is.
+//
+// case: res-01-nan
+func TestOutsideResultsThatAreNoJSON(t *testing.T) {
+	t.Parallel()
+	l := outside(t, frames.Param("toolExecution", "client"))
+	l.input(frames.Text("go"))
+	l.input(response("", map[string]any{"tool": "echo"}))
+	for _, text := range []string{`{"mean":NaN}`, `{"a":1`, `{"a":1,"a":2}`} {
+		fs := l.input(frames.NewFrame(frames.TypeToolResult, map[string]any{"resultJson": text}, frames.WithCall("uid-3-0", "echo")))
+		if frames.CodeOf(fs[0].Err()) != frames.CodeValidationOutput || len(l.state().Pending) != 1 {
+			t.Errorf("%s: %s", text, summary(fs))
+		}
+	}
+	fs := l.input(frames.NewFrame(frames.TypeToolResult, map[string]any{"resultJson": `{"mean":1.0}`}, frames.WithCall("uid-3-0", "echo")))
+	same(t, fs, `result uid-3-0 {"mean":1.0}`, "progress tool-completed", "state thinking 1")
+}
+
 func TestOutsideRefused(t *testing.T) {
 	t.Parallel()
 	mesh, idle, open := started(t), outside(t), outside(t)

@@ -26,6 +26,7 @@ type Request struct {
 
 	c     *Conn
 	reply string
+	trace nats.Header // the request's, which its answers carry too
 
 	mu    sync.Mutex
 	seq   uint64
@@ -64,7 +65,7 @@ func (r *Request) Send(fs ...frames.Frame) error {
 	}
 	data, err := frames.Encode(r.Encoding, ptrs...)
 	if err == nil {
-		err = r.c.send(&nats.Msg{Subject: r.reply, Data: data})
+		err = r.c.send(&nats.Msg{Subject: r.reply, Data: data, Header: r.trace})
 	}
 	if err != nil {
 		r.ended = false
@@ -167,7 +168,9 @@ func (g *handling) run(r *Request) {
 			_ = r.Fail(frames.NewError(frames.CodeInternal, "the handler panicked"))
 		}
 	}()
-	g.h(WithTrace(g.work, r.Header), r)
+	ctx := WithTrace(g.work, r.Header)
+	r.trace = TraceHeader(ctx)
+	g.h(ctx, r)
 }
 
 // open checks the reply subject and reads the message; ok is false where it was

@@ -176,6 +176,7 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 	})
 }
 
+// contract: P23
 func TestTraceHeadersGoAlong(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -183,16 +184,30 @@ func TestTraceHeadersGoAlong(t *testing.T) {
 			if got := bus.TraceHeader(ctx).Get("traceparent"); got != parent {
 				t.Errorf("got %q", got)
 			}
+			_ = q.Send(frames.Text("x"))
 			_ = q.End(frames.EndCompleted)
 		})
-		ctx := bus.WithTrace(t.Context(), nats.Header{"traceparent": {parent}, "Other": {"x"}})
-		q := frames.Call("x", nil)
-		x, err := r.me.Open(ctx, r.me.Subjects.Call("me", "x"), frames.Msgpack, &q)
+		nc := r.me.NATS()
+		inbox := nc.NewInbox()
+		answers, err := nc.SubscribeSync(inbox)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer x.Close()
-		if _, err := x.Next(t.Context()); err != nil {
+		ctx := bus.WithTrace(t.Context(), nats.Header{"traceparent": {parent}, "Other": {"x"}})
+		m := &nats.Msg{Subject: r.me.Subjects.Call("me", "x"), Reply: inbox, Data: []byte(`{"type":"TOOL_CALL"}`), Header: bus.TraceHeader(ctx)}
+		if err := nc.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			m, err := answers.NextMsgWithContext(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := m.Header["traceparent"]; len(m.Header) != 1 || len(got) != 1 || got[0] != parent {
+				t.Errorf("%s has the headers %v", m.Data, m.Header)
+			}
+		}
+		if err := answers.Unsubscribe(); err != nil {
 			t.Fatal(err)
 		}
 	})

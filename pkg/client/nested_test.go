@@ -14,6 +14,8 @@ import (
 
 // A tool may run a loop whose model calls the tool again, 4 deep; what lies deeper is
 // LIMIT, and told to the model that asked for it.
+//
+// contract: A12, P77
 func TestToolThatRunsALoop(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.loop()

@@ -94,7 +94,7 @@ func TestOwnToolRunsInTheClient(t *testing.T) {
 // A client's own call and one of the mesh are one round; arguments are checked, and a
 // client's own tool is called before one of the mesh that has its name.
 //
-// contract: B41, P74, P1
+// contract: B41, P74, P1, A14
 func TestOwnAndMeshToolsInOneRound(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.harness()
@@ -150,6 +150,8 @@ func TestOwnToolThatNobodyServes(t *testing.T) {
 
 // The time-out stands in the session: it holds although its loop and its harness are
 // other ones by then.
+//
+// contract: B22
 func TestOwnToolTimesOut(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		h, l := w.harness(), w.loop()

@@ -188,6 +188,19 @@ func (d *Declaration) IdleTimeout() time.Duration { return milliseconds(d.IdleTi
 // ReplaySafe reports whether a call may run again after it was interrupted.
 func (d *Declaration) ReplaySafe() bool { return d.Replay == ReplaySafe }
 
+// Clone gives a copy that may be changed.
+func (d *Declaration) Clone() Declaration {
+	c := *d
+	c.Schema, c.OutputSchema = slices.Clone(d.Schema), slices.Clone(d.OutputSchema)
+	c.Encodings, c.Capabilities, c.Keys = slices.Clone(d.Encodings), slices.Clone(d.Capabilities), slices.Clone(d.Keys)
+	c.Extra, c.ExtraAnnotations = d.Extra.Clone(), d.ExtraAnnotations.Clone()
+	if d.TimeoutMs != nil {
+		ms := *d.TimeoutMs
+		c.TimeoutMs = &ms
+	}
+	return c
+}
+
 // Encoding gives the encoding in which the tool is called: JSON where it speaks
 // nothing else.
 func (d *Declaration) Encoding() Encoding {

@@ -85,10 +85,38 @@ func TestTimeoutRetryAfter(t *testing.T) {
 	}
 }
 
+// TestTextsOfEffects: what a model reads of a call that was stopped says whether
+// it may have acted.
+//
+// contract: B34
+func TestTextsOfEffects(t *testing.T) {
+	for _, c := range []struct {
+		err       *Error
+		none, may string
+	}{
+		{Cancelled("x"), "Tool x was cancelled. It did not run.", "Tool x was cancelled. It may have acted before."},
+		{Timeout("x", time.Second), "Tool x timed out after 1000ms. It did not run.",
+			"Tool x timed out after 1000ms. It may have acted: check before you call it again."},
+		{Timeout("x", time.Second).WithReplay(true), "Tool x timed out after 1000ms. It may be called again.",
+			"Tool x timed out after 1000ms. It may be called again."},
+		{Busy("x", 0), Busy("x", 0).ForModel(), Busy("x", 0).ForModel()},
+		{NewError(CodeCancelled, "stop"), "stop", "stop"},
+	} {
+		none := c.err.WithEffect(EffectNone)
+		may := none.WithEffect(EffectUnknown)
+		if none.Effect != EffectNone || may.Effect != EffectUnknown || c.err.WithEffect(EffectDone).Effect != EffectDone {
+			t.Errorf("%v: effects %s, %s", c.err, none.Effect, may.Effect)
+		}
+		if none.ForModel() != c.none || may.ForModel() != c.may {
+			t.Errorf("%q, %q, want %q, %q", none.ForModel(), may.ForModel(), c.none, c.may)
+		}
+	}
+}
+
 // TestExecutionTexts: the message is the tool's own, attempts are told when
 // there were several, and the tool says whether to try again.
 //
-// contract: S13, S40, P20, P22, W21
+// contract: S13, P20, P22, W21
 func TestExecutionTexts(t *testing.T) {
 	said := NewError(CodeExecution, "disk full").With(func(e *Error) {
 		e.Reason, e.Retryable, e.Effect, e.RetryAfter = "disk_full", true, EffectNone, time.Second
@@ -195,7 +223,7 @@ func TestDistance(t *testing.T) {
 
 // TestCodeTable holds the closed list of codes and their defaults.
 //
-// contract: B6, W15, W16, W17, W19
+// contract: B6, W16, W17, W19, S40
 func TestCodeTable(t *testing.T) {
 	for _, c := range []struct {
 		code      Code

@@ -18,6 +18,8 @@ const (
 
 const (
 	mayHaveActed     = " It may have acted: check before you call it again."
+	actedBefore      = " It may have acted before."
+	didNotRun        = " It did not run."
 	mayBeRepeated    = " It may be called again."
 	internalForModel = "An internal error happened; your call did not cause it. Try again later, or another way."
 )
@@ -218,7 +220,7 @@ func Interrupted(tool, output string) *Error {
 // Cancelled is the error of a call that CANCEL or ABORT ended.
 func Cancelled(tool string) *Error {
 	e := NewError(CodeCancelled, "Tool %s was cancelled", shorten(tool))
-	e.LLMMessage = e.Message + ". It may have acted before."
+	e.LLMMessage = e.Message + "." + actedBefore
 	return e
 }
 
@@ -241,6 +243,24 @@ func (e *Error) WithReplay(safe bool) *Error {
 		c.Retryable = safe
 		if safe {
 			c.LLMMessage = strings.TrimSuffix(c.LLMMessage, mayHaveActed) + mayBeRepeated
+		}
+	})
+}
+
+// WithEffect gives a copy of e with the effect set; what its text for the model
+// says of that changes with it.
+func (e *Error) WithEffect(effect Effect) *Error {
+	return e.With(func(c *Error) {
+		c.Effect = effect
+		acted := mayHaveActed
+		if c.Code == CodeCancelled {
+			acted = actedBefore
+		}
+		switch head, ran := strings.CutSuffix(c.LLMMessage, acted); {
+		case effect == EffectNone && ran:
+			c.LLMMessage = head + didNotRun
+		case effect == EffectUnknown && strings.HasSuffix(c.LLMMessage, didNotRun):
+			c.LLMMessage = strings.TrimSuffix(c.LLMMessage, didNotRun) + acted
 		}
 	})
 }

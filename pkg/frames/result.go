@@ -147,12 +147,15 @@ func (p *Part) raw() Raw {
 }
 
 // Result reads a TOOL_RESULT. A result that has no JSON form (NaN, binary data)
-// is VALIDATION_OUTPUT. isError without an error becomes EXECUTION; a value of
+// is VALIDATION_OUTPUT; a blank text is none, and the text is not parsed here. isError without an error becomes EXECUTION; a value of
 // isError that is no bool counts as true.
 func (f *Frame) Result() (*ToolResult, error) {
 	text, err := payload(f.Content, "result", CodeValidationOutput)
 	if err != nil {
 		return nil, err
+	}
+	if len(trimSpace(text)) == 0 {
+		text = nil
 	}
 	r := &ToolResult{Result: text, Metadata: f.Metadata}
 	for k, v := range f.Content.Pairs() {

@@ -32,6 +32,10 @@ func appendValue(b []byte, v any) []byte {
 		return appendUint(b, v)
 	case float64:
 		return appendFloat(b, v)
+	case float32:
+		if !isFinite(float64(v)) { // encoding/json has no text for it
+			return appendFloat(b, float64(v))
+		}
 	case []byte:
 		return appendBin(b, v)
 	}

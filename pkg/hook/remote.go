@@ -69,7 +69,8 @@ func (r remote) observe(ctx context.Context, c *Call, res *frames.ToolResult) er
 }
 
 // ask sends a request, in JSON, which every language reads, and gives what is
-// answered before END.
+// answered before END, as far as that can be right: no further than a second
+// frame.
 func (r remote) ask(ctx context.Context, p Phase, c *Call, res *frames.ToolResult) ([]frames.Frame, error) {
 	x, err := r.conn.Open(ctx, r.conn.Hook(r.name), frames.JSON, request(r.name, p, c, res)...)
 	if err != nil {
@@ -91,7 +92,9 @@ func (r remote) ask(ctx context.Context, p Phase, c *Call, res *frames.ToolResul
 			return nil, f.Err()
 		case frames.TypeTick:
 		default:
-			got = append(got, f)
+			if got = append(got, f); len(got) > 1 {
+				return got, nil // it is at fault whatever follows, and much might
+			}
 		}
 	}
 	return nil, badAnswer("it broke off")

@@ -24,7 +24,7 @@ func failing(t *testing.T, s *tool.Set, name string, err error) {
 	must(t, s.AddRaw(raw(name), func(context.Context, *tool.Call) (*frames.ToolResult, error) { return nil, err }))
 }
 
-// contract: P19, P22, W15, W21, E11
+// contract: P19, P22, W15, E11, S30
 func TestErrorsOfTools(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")
@@ -82,7 +82,7 @@ func TestResultBesideAnError(t *testing.T) {
 // A tool that panics, or ends its goroutine, fails alone: no stack leaves, the
 // service goes on, the log has both.
 //
-// contract: P20, G51, S29
+// contract: P20, G51, S29, B14
 func TestPanicsAreErrors(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -114,12 +114,21 @@ func TestFramesOfACallNameIt(t *testing.T) {
 		tool.Output(ctx, "stdout", "hello")
 		return 1, nil
 	}))
-	a := setup(t).serve(s, "i1").call("x", "{}", frames.WithCall("c1", ""), frames.WithStream("s1"))
-	for _, f := range append(a.frames, a.frame) {
-		if f.ToolCallID != "c1" || f.Name != "x" || f.StreamID != "s1" {
-			t.Errorf("%s names %q, %q, %q", f.Type, f.ToolCallID, f.Name, f.StreamID)
+	must(t, tool.Add(s, "fails", func(context.Context, struct{}) (int, error) { return 0, errors.New("no luck") }))
+	srv := setup(t).serve(s, "i1")
+	names := func(tool string, fs ...frames.Frame) {
+		t.Helper()
+		for _, f := range fs {
+			if f.ToolCallID != "c1" || f.Name != tool || f.StreamID != "s1" {
+				t.Errorf("%s names %q, %q, %q", f.Type, f.ToolCallID, f.Name, f.StreamID)
+			}
 		}
 	}
+	opts := []frames.Option{frames.WithCall("c1", ""), frames.WithStream("s1")}
+	a := srv.call("x", "{}", opts...)
+	names("x", append(a.frames, a.frame)...)
+	names("fails", srv.call("fails", "{}", opts...).frame)
+	names("x", srv.call("x", "[]", opts...).frame) // a refusal before it runs
 	if len(a.frames) != 1 || a.frames[0].Text() != "hello" || a.frames[0].Metadata.Text("stream") != "stdout" {
 		t.Errorf("live frames %+v", a.frames)
 	}
@@ -160,7 +169,7 @@ func TestCallInfo(t *testing.T) {
 
 // What is not one whole call of the subject's tool is refused at once.
 //
-// contract: P17, B5, B14
+// contract: P17, B5
 func TestBadCalls(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")

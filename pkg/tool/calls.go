@@ -100,7 +100,7 @@ func (s *calls) await(ctx context.Context, c *call) *frames.Error {
 	s.forget(c)
 	s.sending++
 	if ctx.Err() != nil {
-		return stopError(ctx, &c.tool.decl).With(func(e *frames.Error) { e.Effect = frames.EffectNone })
+		return stopError(ctx, &c.tool.decl).WithEffect(frames.EffectNone)
 	}
 	return busy("busy", "this instance of tool %s has no free slot", c.info.Tool)
 }

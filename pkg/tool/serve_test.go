@@ -279,7 +279,7 @@ func TestDrain(t *testing.T) {
 // Calls that outlast the drain are INTERRUPTED, as they are when the work
 // context ends; a handler that heeds nothing is named.
 //
-// contract: W10
+// contract: W10, P13
 func TestHardStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")

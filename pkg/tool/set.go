@@ -119,7 +119,7 @@ func (s *Set) Declarations() []frames.Declaration {
 	defer s.mu.RUnlock()
 	all := make([]frames.Declaration, 0, len(s.order))
 	for _, name := range s.order {
-		all = append(all, s.tools[name].decl)
+		all = append(all, s.tools[name].decl.Clone())
 	}
 	return all
 }
@@ -160,7 +160,7 @@ func declare(decl frames.Declaration, run Handler) (*declared, error) {
 		}
 	}
 	decl.SetDigest()
-	t.decl = decl
+	t.decl = decl.Clone() // nobody changes it any more
 	return t, nil
 }
 

@@ -61,7 +61,7 @@ func TestAddRawRefuses(t *testing.T) {
 	}
 }
 
-// contract: S24, B47
+// contract: B47
 func TestAddRefusesDuplicatesAndBadServices(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")
@@ -106,7 +106,7 @@ func search(_ context.Context, in searchIn) (searchOut, error) {
 	return searchOut{[]string{in.Query}}, nil
 }
 
-// contract: W2, W3, W4, W6, W9
+// contract: W2, W3, W9, G40
 func TestAddDeclares(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")
@@ -133,6 +133,33 @@ var jsonEqual = cmp.Comparer(func(a, b json.RawMessage) bool {
 	var x, y any
 	return errors.Join(json.Unmarshal(a, &x), json.Unmarshal(b, &y)) == nil && cmp.Equal(x, y) || string(a) == string(b)
 })
+
+// Neither who declared a tool nor who asked for its declaration can change it.
+//
+// contract: W9
+func TestDeclarationsDoNotChange(t *testing.T) {
+	t.Parallel()
+	ms := int64(1000)
+	d := raw("x")
+	d.TimeoutMs, d.Keys, d.Capabilities, d.Encodings = &ms, []string{"k"}, []string{"read"}, []string{"json"}
+	d.Extra.Set("x-team", frames.Value("a"))
+	s := tool.NewSet("test")
+	must(t, s.AddRaw(d, nothing))
+	before := s.Declarations()[0]
+	spoil := func(d frames.Declaration) {
+		d.Schema[0], d.Keys[0], d.Capabilities[0], d.Encodings[0], *d.TimeoutMs = ' ', "y", "y", "y", 7
+		d.Extra.Set("x-team", frames.Value("b"))
+	}
+	spoil(d)
+	spoil(s.Declarations()[0])
+	after := s.Declarations()[0]
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Error(diff)
+	}
+	if after.SetDigest(); after.Digest != before.Digest {
+		t.Errorf("digest %s is not that of the declaration, %s", before.Digest, after.Digest)
+	}
+}
 
 // contract: S2, P8
 func TestAddWithSchemasOfItsOwn(t *testing.T) {

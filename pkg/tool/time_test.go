@@ -133,7 +133,7 @@ func TestStoppedCallKeepsWhatItDid(t *testing.T) {
 	})
 }
 
-// contract: F1
+// contract: F1, P15
 func TestTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")
@@ -189,7 +189,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// contract: F3, B58
+// contract: F3, B58, P15, W10
 func TestAbort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")

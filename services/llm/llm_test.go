@@ -334,6 +334,11 @@ func TestAnswersOfOtherAdapters(t *testing.T) {
 	open, done := frames.OpenCall("f", "a"), frames.CloseCall("a", 0)
 	piece := func(text string) frames.Frame { return frames.ArgumentPiece("a", 0, []byte(text)) }
 	other := frames.ArgumentPiece("b", 0, []byte("{"))
+	inMeta := func(f frames.Frame) frames.Frame {
+		f.ToolCallID = ""
+		f.Metadata.Set("toolCallId", frames.Value("a"))
+		return f
+	}
 	for name, c := range map[string]struct {
 		answer []frames.Frame
 		code   frames.Code // of the stream
@@ -349,6 +354,7 @@ func TestAnswersOfOtherAdapters(t *testing.T) {
 		"no meta":         {[]frames.Frame{call(`{}`)}, frames.CodeNoResult, "", "", ""},
 		"repaired":        {[]frames.Frame{call(`{"n":[1,],}`), meta("stop")}, "", `{"n":[1]}`, "", provider.StopToolCalls},
 		"in pieces":       {[]frames.Frame{open, piece(`{"t":"` + "\xc3"), piece("\xa4\xf0\x9f\x98"), piece("\x80\"}"), done, meta("stop")}, "", `{"t":"ä😀"}`, "", provider.StopToolCalls},
+		"id in metadata":  {[]frames.Frame{inMeta(open), inMeta(piece(`{"n":1}`)), inMeta(done), meta("stop")}, "", `{"n":1}`, "", provider.StopToolCalls},
 		"no piece":        {[]frames.Frame{open, done, meta("stop")}, "", `{}`, "", provider.StopToolCalls},
 		"not closed":      {[]frames.Frame{open, piece(`{}`), meta("tool-calls")}, "", `{}`, "arguments_incomplete", provider.StopToolCalls},
 		"closed, broken":  {[]frames.Frame{open, piece(`{"command":"rm -rf build`), done, meta("tool-calls")}, "", `{"command":"rm -rf build`, "arguments_incomplete", provider.StopToolCalls},

@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,7 +85,7 @@ func (u *run) all() []string {
 	return out
 }
 
-// contract: P70, P76, P79, W41, A14
+// contract: P70, P76, P79, W41
 func TestRunOverTheBus(t *testing.T) {
 	for _, enc := range []frames.Encoding{frames.Msgpack, frames.JSON} {
 		t.Run(enc.String(), func(t *testing.T) {
@@ -144,6 +145,51 @@ func (u *run) checkIDs() {
 	}
 }
 
+// What the PARAMs of a run say stands in its first request as in the others, and what
+// the model thinks and a tool reports comes out on the way.
+//
+// contract: P66, P71, P75, P79
+func TestParamsOfARun(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.tools(func(s *tool.Set) {
+			r.add(s, frames.Declaration{Name: "dig", Schema: anything}, func(ctx context.Context, args json.RawMessage) (any, error) {
+				tool.Progress(ctx, 1, 2, "half")
+				return after(time.Second)(ctx, args)
+			})
+			r.add(s, frames.Declaration{Name: "fly", Schema: anything}, after(0))
+		})
+		r.loop(loop.Config{})
+		r.play = script(append([]provider.Event{provider.Thinking{Text: "hm"}}, answer("", `dig {"n":1}`)...), answer("done"))
+		u := r.start(frames.JSON, "", "temperature", 0.5, "toolChoice", "required", "systemPrompt", "be kind", "tools", []any{"d*"})
+		r.want(u.all(), `
+			META streamId
+			THINKING hm
+			TOOL_CALL dig
+			META usage stopReason
+			PROGRESS dig
+			TOOL_RESULT dig {"n":1}
+			TEXT done
+			META usage stopReason
+			END completed`)
+		asked := r.asked()
+		for i, req := range asked {
+			var roles []string
+			for _, m := range req.Messages {
+				roles = append(roles, string(m.Role))
+			}
+			if want := []string{"system", "user", "assistant", "tool"}[:2+2*i]; !slices.Equal(roles, want) || req.Messages[0].Text != "be kind" {
+				t.Errorf("request %d holds %v, %q", i+1, roles, req.Messages[0].Text)
+			}
+			if len(req.Tools) != 1 || req.Tools[0].Name != "dig" || req.ToolChoice.Mode != provider.ChoiceRequired || string(req.Settings["temperature"]) != "0.5" {
+				t.Errorf("request %d: %+v", i+1, req)
+			}
+		}
+		if len(asked) != 2 {
+			t.Errorf("%d requests", len(asked))
+		}
+	})
+}
+
 // contract: E12, B38
 func TestCallsOfOneLockRunOneAtATime(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -161,7 +207,7 @@ func TestCallsOfOneLockRunOneAtATime(t *testing.T) {
 	})
 }
 
-// contract: B24, W41, A33
+// contract: B24, W41
 // case: loop-15-validation-error-loops-back
 func TestWhatFailsGoesBackToTheModel(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -196,6 +242,11 @@ func TestWhatFailsGoesBackToTheModel(t *testing.T) {
 			t.Errorf("offered %+v", asked[0].Tools)
 		}
 		seen := asked[1].Messages[2:]
+		for i, m := range seen {
+			if m.Role != provider.RoleTool || !m.IsError || m.ToolCallID != asked[1].Messages[1].Calls[i].ID {
+				t.Errorf("the failure of call %d goes to the model as %+v", i, m)
+			}
+		}
 		if len(seen) != 5 || !strings.Contains(seen[1].Text, "fly") || strings.Contains(strings.TrimPrefix(seen[2].Text, `Tool "nosuch"`), "hidden") {
 			t.Errorf("the model sees %+v", seen)
 		}
@@ -264,7 +315,7 @@ func TestRunsLimitOverTheBus(t *testing.T) {
 // loop3 is the default of maxIterations on wb.loop.
 const loop3 = 3
 
-// contract: A21, A31, B4, B58
+// contract: A21, B4, B58
 // case: WS-L06
 func TestAbort(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

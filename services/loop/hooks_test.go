@@ -3,7 +3,9 @@ package loop_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -39,12 +41,22 @@ func chain() []hook.Hook {
 	}
 }
 
-// contract: W28, W32, W30
+// contract: W28, W32, W30, P74
 func TestHooksDecideOnAModelsCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		var runs *atomic.Int32
 		r.tools(func(s *tool.Set) { runs = r.counted(s, frames.Declaration{Name: "f"}, after(time.Second)) })
-		r.loop(loop.Config{Hooks: chain()})
+		var mu sync.Mutex
+		told := map[string]int{}
+		hooks := append(chain(), hook.Hook{Name: "count", Observe: func(_ context.Context, c *hook.Call, res *frames.ToolResult) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if res != nil {
+				told[string(c.Raw)]++
+			}
+			return nil
+		}})
+		r.loop(loop.Config{Hooks: hooks})
 		r.play = script(answer("", `f {"n":1}`, `f {"n":2}`, `f {"n":3}`, `nosuch {}`), answer("done"))
 		h := r.session("s1")
 		h.say("go")
@@ -58,6 +70,12 @@ func TestHooksDecideOnAModelsCalls(t *testing.T) {
 		}
 		if runs.Load() != 1 {
 			t.Errorf("the tool ran %d times", runs.Load())
+		}
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if want := map[string]int{`{"n":1}`: 1, `{"n":2}`: 1, `{"n":3}`: 1, `{}`: 1}; !maps.Equal(told, want) {
+			t.Errorf("the observer was told of results %v, want %v", told, want)
 		}
 		if m := r.asked()[1].Messages; !strings.Contains(m[len(m)-4].Text, "not one") {
 			t.Errorf("the model reads %q", m[len(m)-4].Text)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,7 +29,7 @@ func (r *rig) counted(s *tool.Set, decl frames.Declaration, run handler) *atomic
 	return &n
 }
 
-// contract: E2, P47, P74, P79, A12
+// contract: E2, P47, P74, P79
 // case: WS-L03
 func TestTurnOfASession(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -137,7 +138,7 @@ func TestQueuedTextsAndLaterTurns(t *testing.T) {
 	})
 }
 
-// contract: A31, B4, B58
+// contract: B4, B58
 // case: WS-L06, loop-05-cancelled-is-not-done
 func TestCancelOfATurn(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -189,14 +190,16 @@ func TestCancelWhileTheModelSpeaks(t *testing.T) {
 	})
 }
 
+// contract: A30, A31
 func TestCloseWaitsForTheTurn(t *testing.T) {
 	for name, test := range map[string]struct {
 		frame  frames.Frame
 		reason string
 		status session.Status
+		behind string // the call
 	}{
-		"end":   {frames.End(frames.EndCompleted), frames.EndCompleted, session.Done},
-		"abort": {frames.Abort(), frames.EndCancelled, session.Cancelled},
+		"end":   {frames.End(frames.EndCompleted), frames.EndCompleted, session.Done, "TOOL_RESULT f {}\nTEXT done"},
+		"abort": {frames.Abort(), frames.EndCancelled, session.Cancelled, "TOOL_RESULT f CANCELLED"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
@@ -213,6 +216,10 @@ func TestCloseWaitsForTheTurn(t *testing.T) {
 				h.settled()
 				if s := h.head().State; s.Status != test.status {
 					t.Errorf("the session is %s", s.Status)
+				}
+				got := strings.Join(slices.DeleteFunc(h.turn(), func(line string) bool { return strings.HasPrefix(line, "META") }), "\n")
+				if want := "TEXT go\nTOOL_CALL f\n" + test.behind + "\nEND " + test.reason; got != want {
+					t.Errorf("got:\n%s\n\nwant:\n%s", got, want)
 				}
 				h.check()
 			})
@@ -252,7 +259,7 @@ func TestModelThatIsNotThereEndsTheTurn(t *testing.T) {
 	})
 }
 
-// contract: B17
+// contract: B17, P71
 // case: WS-L07, WS-L08
 func TestLimitsOfATurn(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -299,6 +306,32 @@ func TestLimitsOfATurn(t *testing.T) {
 	}
 }
 
+// A user turn has 50 rounds where nothing else is said, and the next turn again.
+//
+// contract: P72
+func TestRoundsOfATurn(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		var runs *atomic.Int32
+		r.tools(func(s *tool.Set) { runs = r.counted(s, frames.Declaration{Name: "f"}, after(0)) })
+		r.loop(loop.Config{})
+		r.play = func(_ context.Context, n int, _ *provider.Request) ([]provider.Event, error) {
+			return answer("", fmt.Sprintf(`f {"n":%d}`, n)), nil
+		}
+		h := r.session("s1")
+		for turn := range int32(2) {
+			h.say("go")
+			h.await(fmt.Sprint("META idle ", turn+1), 1)
+			h.settled()
+			if s := h.head().State; s.Reason != frames.EndLimit || runs.Load() != 50*(turn+1) {
+				t.Errorf("turn %d ended %q after %d calls in all", turn+1, s.Reason, runs.Load())
+			}
+		}
+		if last := r.asked()[50]; len(last.Tools) != 0 {
+			t.Error("the last request of a turn has tools")
+		}
+	})
+}
+
 func TestToolsOfASession(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		infos := make(chan tool.Info, 1)
@@ -330,7 +363,7 @@ func TestToolsOfASession(t *testing.T) {
 // Tools, tool choice and system prompt stand on every request, whatever the order in
 // which a client sent them.
 //
-// contract: P68, P69, B16, A29
+// contract: P68, P69, B16, A29, P64
 func TestEveryRequestIsAsCompleteAsTheFirst(t *testing.T) {
 	earlier := []any{map[string]any{"role": "user", "content": "before"}, map[string]any{"role": "assistant", "content": "yes"}}
 	sets := map[string][]any{

@@ -262,7 +262,7 @@ func TestSecretsAreNotSentInTheOpen(t *testing.T) {
 	}
 	s := &secrets{rules: []secretRule{{ref: "A"}}, environ: []string{"A=1"}}
 	for base, insecure := range map[string]bool{"http://example.com": true, "https://example.com": false} {
-		all, err := parse("t.json", []byte(declaration("t", `"endpoint":"`+base+`","headers":{"X-A":{"env":"A"}}`)), rules{secrets: s})
+		all, err := read("t.json", []byte(declaration("t", `"endpoint":"`+base+`","headers":{"X-A":{"env":"A"}}`)), rules{secrets: s})
 		ok(t, err)
 		if all[0].endpoint.insecure != insecure {
 			t.Errorf("%s: insecure is %v", base, !insecure)

@@ -44,13 +44,9 @@ type rules struct {
 	secrets *secrets
 }
 
-// parse reads a file of declarations: one tool, or a published manifest, which has
-// "tools". The error is VALIDATION_INPUT, or TOO_LARGE, and says where.
-func parse(name string, data []byte, r rules) ([]entry, error) {
-	text, err := asJSON(data, !r.remote && isYAML(name))
-	if err != nil {
-		return nil, err
-	}
+// parse reads a file of declarations, as JSON: one tool, or a published manifest,
+// which has "tools". The error is VALIDATION_INPUT and says where.
+func (r rules) parse(text json.RawMessage) ([]entry, error) {
 	members, err := place("").object(text)
 	if err != nil {
 		return nil, err
@@ -70,7 +66,8 @@ func isYAML(name string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// asJSON gives the text of a file as JSON that was checked.
+// asJSON gives the text of a file as JSON that was checked. The error is
+// VALIDATION_INPUT, or TOO_LARGE.
 func asJSON(data []byte, isYAML bool) (json.RawMessage, error) {
 	if len(data) > maxFile {
 		return nil, frames.TooLarge("the file", int64(len(data)), maxFile)

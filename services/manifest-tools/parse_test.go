@@ -12,9 +12,44 @@ import (
 	"github.com/weavebus/weavebus/pkg/tool"
 )
 
+// read parses a file.
+func read(name string, data []byte, r rules) ([]entry, error) {
+	f := found{key: name, text: data, dir: "dir"}
+	if r.remote {
+		f.dir = ""
+	}
+	text, err := new(source).json(f)
+	if err != nil {
+		return nil, err
+	}
+	return r.parse(text)
+}
+
+// What is garbled is found out once, not at each look at the folder.
+func TestGarbledFilesAreParsedOnce(t *testing.T) {
+	src := &source{}
+	look := func(text string) error {
+		_, err := src.json(found{key: "t.yaml", text: []byte(text), dir: "dir"})
+		return err
+	}
+	first, second := look("a: ["), look("a: [")
+	if first == nil || first != second { //nolint:errorlint // the same value: it was not parsed again
+		t.Errorf("got %v and %v", first, second)
+	}
+	if other := look("a: {"); other == nil || other == first { //nolint:errorlint // as above
+		t.Errorf("got %v for another text", other)
+	}
+	if err := look("a: []"); err != nil {
+		t.Error(err)
+	}
+	if look("a: {") == nil {
+		t.Error("the fault of a text was forgotten")
+	}
+}
+
 // load parses a file and compiles what it declares, as the service does.
 func load(name, text string, r rules) ([]entry, error) {
-	all, err := parse(name, []byte(text), r)
+	all, err := read(name, []byte(text), r)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,8 @@ package manifesttools
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,6 +28,22 @@ type source struct {
 	tools []string
 	// problem says why the newest text is not served; nil where it is.
 	problem *frames.Error
+
+	// garbled is the digest of the last text that is no JSON or YAML, and why: it
+	// takes long to find that out, and files are read again and again.
+	garbled [sha256.Size]byte
+	why     error
+}
+
+// json gives a text as JSON.
+func (s *source) json(f found) (json.RawMessage, error) {
+	digest := sha256.Sum256(f.text)
+	if s.why != nil && s.garbled == digest {
+		return nil, s.why
+	}
+	text, err := asJSON(f.text, f.dir != "" && isYAML(f.key))
+	s.garbled, s.why = digest, err
+	return text, err
 }
 
 // update brings what is served in line with what was found. A source that is gone
@@ -80,7 +98,11 @@ func (s *service) refresh(ctx context.Context, f found) {
 
 // load puts a text's tools on the bus in the place of the former ones.
 func (s *service) load(ctx context.Context, src *source, f found) error {
-	entries, err := parse(f.key, f.text, rules{published: f.published, remote: f.dir == "", dir: f.dir, secrets: s.secrets})
+	text, err := src.json(f)
+	if err != nil {
+		return err
+	}
+	entries, err := rules{published: f.published, remote: f.dir == "", dir: f.dir, secrets: s.secrets}.parse(text)
 	if err != nil {
 		return err
 	}

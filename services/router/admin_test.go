@@ -43,7 +43,7 @@ func serveSome(w *world) {
 	w.serve("a", s)
 }
 
-// contract: W34, S22, G39, B54
+// contract: W34, S22, G39, B54, W17
 func TestDisableAndEnable(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		all := w.order("disable", `{"tool":"one"}`)

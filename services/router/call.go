@@ -40,7 +40,10 @@ func callFrom(q *bus.Request) (dispatch.Call, *frames.Frame, error) {
 	if err != nil {
 		return c, nil, err
 	}
-	if c.ID = f.ToolCallID; c.ID == "" {
+	if c.ID = f.ToolCallID; f.Metadata.Bool("streaming") {
+		c.ID = frames.StreamedCallID(f)
+	}
+	if c.ID == "" {
 		c.ID = nuid.Next()
 	}
 	switch {
@@ -56,7 +59,9 @@ func callFrom(q *bus.Request) (dispatch.Call, *frames.Frame, error) {
 	c.Workspace = f.Metadata.Text("workspace")
 	c.Depth = int(f.Metadata.Int("depth"))
 	c.Timeout = time.Duration(min(max(f.Metadata.Int("timeoutMs"), 0), frames.MaxTimeout.Milliseconds())) * time.Millisecond
-	c.Translate = ofExport(f.Metadata.Text("exported"))
+	if err := readExport(&c, f.Metadata.Get("exported")); err != nil {
+		return c, nil, err
+	}
 	return c, f, readArguments(&c, f)
 }
 
@@ -145,7 +150,7 @@ func (r *router) cancelStream(caller, id string) bool {
 }
 
 func unstarted(tool string) *frames.Error {
-	return frames.Cancelled(tool).With(func(e *frames.Error) { e.Effect = frames.EffectNone })
+	return frames.Cancelled(tool).WithEffect(frames.EffectNone)
 }
 
 // sent logs an answer that could not be sent; there is nobody else to tell.

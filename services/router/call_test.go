@@ -32,7 +32,7 @@ func readFile(w *world) {
 
 // The line that a plain client sends by hand.
 //
-// contract: W13, W14, P49
+// contract: W13, W14, P49, P16
 func TestCallInJSON(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		x := w.send(w.me, "wb.call.me.read_file", `{"type":"TOOL_CALL","content":{"arguments":{"path":"README.md"}}}`)
@@ -287,7 +287,7 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// contract: A3, A4
+// contract: A3, A4, W6
 func TestDefaultTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		start := time.Now()
@@ -321,7 +321,7 @@ func TestToolThatFails(t *testing.T) {
 	})
 }
 
-// contract: A7, A8, A9, A11
+// contract: A7, A8, A9, A11, A33
 func TestAnswersOfAPlainTool(t *testing.T) {
 	const end = `{"type":"END","content":{"reason":"completed"}}`
 	result := func(content string) string { return `{"type":"TOOL_RESULT","content":` + content + `}` }

@@ -3,6 +3,7 @@ package router
 import (
 	"encoding/json"
 
+	"github.com/weavebus/weavebus/internal/dispatch"
 	"github.com/weavebus/weavebus/internal/registry"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -38,7 +39,11 @@ func (r *router) exported(f *frames.Frame) (*export.Set, []*registry.Tool, error
 		return nil, nil, err
 	}
 	var opts []export.Option
-	if strict, ok := f.Content.Lookup("strict").Bool(); ok {
+	if v := f.Content.Lookup("strict"); !v.Absent() {
+		strict, ok := v.Bool()
+		if !ok {
+			return nil, nil, badField("strict", "want true or false")
+		}
 		opts = append(opts, export.WithStrict(strict))
 	}
 	var tools []*registry.Tool
@@ -81,14 +86,19 @@ func exportFrame(part *export.Set, tools []*registry.Tool) frames.Frame {
 	})
 }
 
-// ofExport gives what reads arguments back that are in a format's terms; nil where
-// the caller names none.
-func ofExport(name string) func(*frames.Declaration, json.RawMessage) json.RawMessage {
-	format, err := export.ParseFormat(name)
-	if err != nil {
+// readExport takes the format in whose terms a call's arguments are, if the caller
+// names one: they are read back from it.
+func readExport(c *dispatch.Call, exported frames.Raw) error {
+	if exported.Absent() {
 		return nil
 	}
-	return func(d *frames.Declaration, args json.RawMessage) json.RawMessage {
+	name, _ := exported.Text()
+	format, err := export.ParseFormat(name)
+	if err != nil {
+		return err
+	}
+	c.Translate = func(d *frames.Declaration, args json.RawMessage) json.RawMessage {
 		return json.RawMessage(export.OwnArguments(format, d.Schema, string(args)))
 	}
+	return nil
 }

@@ -56,6 +56,18 @@ func TestExportOnTheBus(t *testing.T) {
 			tools, _ = w.exported(content)[0].Content.Payload("result")
 			want(t, content, string(tools), `[]`)
 		}
+		exported := func() string {
+			tools, _ := w.exported(`{"export":"vercel","tools":["e*"]}`)[0].Content.Payload("result")
+			return string(tools)
+		}
+		for _, order := range []string{"disable", "retire"} {
+			w.order(order, `{"tool":"echo"}`)
+			want(t, order, exported(), `{}`)
+			w.order("enable", `{"tool":"echo"}`)
+			if !strings.Contains(exported(), `"echo"`) {
+				t.Errorf("enabled after %s: %s", order, exported())
+			}
+		}
 	}, func(w *world) {
 		w.serve("a", set(w.t, frames.Declaration{Name: "echo"}, gives(`{}`)))
 		w.serve("b", set(w.t, frames.Declaration{
@@ -76,7 +88,7 @@ func TestExportThatIsRefused(t *testing.T) {
 		for content, code := range map[string]frames.Code{
 			`{"export":"yaml"}`: frames.CodeValidationInput, `{"export":7}`: frames.CodeValidationInput,
 			`{"export":"mcp","tools":["["]}`: frames.CodeValidationInput, `{"export":"mcp","tools":[7]}`: frames.CodeValidationInput,
-			`{"export":"openai"}`: frames.CodeTooLarge,
+			`{"export":"openai"}`: frames.CodeTooLarge, `{"export":"mcp","strict":"yes"}`: frames.CodeValidationInput,
 		} {
 			want(t, content, frames.CodeOf(w.list(`{"type":"DESCRIBE","content":` + content + `}`)[0].Err()), code)
 		}
@@ -140,6 +152,9 @@ func TestCallOfAnExportedTool(t *testing.T) {
 		key, _, _ = strings.Cut(key, `"`)
 		if key == "filter[id]" {
 			t.Errorf("exported as %s", tools)
+		}
+		for _, format := range []string{"yaml", ""} {
+			want(t, "of no format: "+format, said(`{"filter[id]":"a"}`, format), string(frames.CodeValidationInput))
 		}
 		want(t, "keys", said(`{"`+key+`":"a","limit":1}`, "anthropic"), `{"filter[id]":"a","limit":1}`)
 	}, func(w *world) {

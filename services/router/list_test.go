@@ -29,6 +29,7 @@ func names(all []frames.Frame) []string {
 	return out
 }
 
+// contract: S24
 func TestListOfEverything(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		all := w.list(`{"type":"DESCRIBE"}`)
@@ -60,6 +61,7 @@ func TestListOfOne(t *testing.T) {
 	}, func(w *world) { w.serve("a", set(w.t, frames.Declaration{Name: "echo"}, gives(`{}`))) })
 }
 
+// contract: P24
 func TestListOfNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		all := w.list(`{"type":"DESCRIBE"}`)
@@ -101,6 +103,8 @@ func TestLongList(t *testing.T) {
 
 // What cannot be called is in the list, with the reason; one that cannot even be
 // read hides nothing.
+//
+// contract: S24, P8, B47
 func TestRefusedToolsInAList(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		tools, err := client.New(w.bus("me")).Tools(t.Context())

@@ -199,6 +199,8 @@ func TestRepairsAreNamed(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.gets("lookup_order", `"{\"order_id\":\"27422\"}"`, `{"order_id":"27422"}`, "unwrapped_json_string")
 		w.gets("lookup_order", `"\"{\\\"order_id\\\":\\\"27422\\\"}\""`, `{"order_id":"27422"}`, "unwrapped_json_string")
+		w.gets("lookup_order", "```json\n\"{\\\"order_id\\\":\\\"1\\\"}\"\n```", `{"order_id":"1"}`, "code_fence", "unwrapped_json_string")
+		w.gets("lookup_order", "\ufeff\"```tool_code\\n{\\\"order_id\\\":\\\"1\\\",}\\n```\"", `{"order_id":"1"}`, "byte_order_mark", "unwrapped_json_string", "code_fence", "trailing_comma")
 		for _, text := range []string{`"27422"`, `"[\"27422\"]"`, `""`, `"null"`} {
 			w.refuses("lookup_order", text, "")
 		}
@@ -320,8 +322,13 @@ func TestDefaultsAreFilled(t *testing.T) {
 		w.gets("deploy", `{"o":{}}`, `{"o":{"env":"dev"},"n":5}`)
 		w.gets("deploy", `{"o":{"env":"prod"},"n":1.0}`, `{"o":{"env":"prod"},"n":1.0}`)
 		w.refuses("deploy", `{"n":null}`, "", "/n")
+		w.gets("must", `{}`, `{"n":5}`)
+		w.gets("must", `{"o":"{}"}`, `{"o":{"env":"dev"},"n":5}`, "nested_json_string")
+		w.refuses("must", `{"n":null}`, "", "/n")
 	}, func(w *world) {
 		echo(w, "deploy", `{"type":"object","properties":{"n":{"type":"integer","default":5},
 			"o":{"type":"object","properties":{"env":{"type":"string","default":"dev"}}}}}`)
+		echo(w, "must", `{"type":"object","properties":{"n":{"type":"integer","default":5},"bad":{"type":"integer","default":"five"},
+			"o":{"type":"object","properties":{"env":{"type":"string","default":"dev"}},"required":["env"]}},"required":["n"]}`)
 	})
 }

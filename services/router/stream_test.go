@@ -94,6 +94,20 @@ func TestStreamedCall(t *testing.T) {
 	}, anything)
 }
 
+// The call's id may stand in the metadata of each of its frames.
+func TestStreamedCallNamedInMetadata(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		all := w.send(w.me, "wb.call.me.echo", `{"type":"TOOL_CALL","metadata":{"streaming":true,"toolCallId":"c-1"}}`).read()
+		want(t, "opened", all[0].ToolCallID, "c-1")
+		sink, _ := all[0].Content.Lookup("sink").Text()
+		w.send(w.me, sink, `{"type":"TEXT","seq":1,"metadata":{"toolArgStream":true,"toolCallId":"c-1"},"content":{"text":"{}"}}`).read()
+		f, res := w.send(w.me, sink, `{"type":"META","metadata":{"toolComplete":true,"toolCallId":"c-1"}}`).result()
+		want(t, "result", string(res.Result), `{}`)
+		want(t, "id", f.ToolCallID, "c-1")
+		w.send(w.me, "wb.call.me.echo", `{"type":"TOOL_CALL","metadata":{"streaming":true,"toolCallId":"c 1"}}`).failure(frames.CodeBadFrame)
+	}, anything)
+}
+
 // Pieces of several calls interleave, of one stream and of several, in one message
 // and in many.
 //
@@ -383,6 +397,7 @@ func TestCancelWhileArgumentsCome(t *testing.T) {
 		c.piece(` `)
 		err := c.closed().failure(frames.CodeCancelled)
 		want(t, "effect", err.Effect, frames.EffectNone)
+		want(t, "for a model", err.LLMMessage, "Tool echo was cancelled. It did not run.")
 	}, anything)
 }
 

@@ -52,7 +52,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// contract: B54
+// contract: B54, S1
 func TestMCPSaysWhatAToolDoes(t *testing.T) {
 	t.Parallel()
 	d := &frames.Declaration{

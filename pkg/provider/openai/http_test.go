@@ -249,7 +249,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// contract: P67
+// contract: P67, P66
 func TestRequestBody(t *testing.T) {
 	t.Parallel()
 	strict := true
@@ -279,6 +279,7 @@ func TestRequestBody(t *testing.T) {
 	}
 }
 
+// contract: P67
 func TestToolChoices(t *testing.T) {
 	t.Parallel()
 	tools := []provider.Tool{{Name: "f"}}
