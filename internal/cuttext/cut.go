@@ -30,8 +30,9 @@ type Cut struct {
 	Resume int
 }
 
-// Mark gives the line that stands for what is left out. It is called with a Cut
-// without Text, the first time with the largest numbers that may come.
+// Mark gives the line that stands for what is left out: how much that is, not how
+// much was kept. It is called with a Cut without Text, the first time with one that
+// leaves out everything, since no line may be longer than that one's.
 type Mark func(c Cut) string
 
 // Cut keeps a text to the limits; ok is false where it keeps to them as it is.
@@ -40,7 +41,7 @@ func (t Text) Cut(l Limits, mark Mark) (c Cut, ok bool) {
 	if len(t.s) <= l.Bytes && total <= l.Lines {
 		return Cut{}, false
 	}
-	most := Cut{Bytes: len(t.s), Lines: total, TotalBytes: len(t.s), TotalLines: total, Resume: len(t.s)}
+	most := Cut{TotalBytes: len(t.s), TotalLines: total, Resume: len(t.s)}
 	room := len(mark(most)) + len("\n\n")
 	if room > l.Bytes/2 || l.Lines < 2 {
 		mark, room = func(Cut) string { return "" }, 0 // no room for words

@@ -191,7 +191,7 @@ func TestReadParts(t *testing.T) {
 		`"grep":"line 1999\\d$"`:  {"19990@", "[10 of 10 lines that match, of 20000"},
 		`"grep":"9"`:              {"9@", "[100 of "},
 		`"grep":"nowhere"`:        {"[0 of 0", ""},
-		`"offset":999999999`:      {"[bytes 228894 to 228894 of 228894", "the end"},
+		`"offset":999999999`:      {"[bytes 208894 to 208894 of 208894", "the end"},
 		`"offset":0,"bytes":1000`: {"line 1\n", "[bytes 0 to 9"},
 	} {
 		text, _ := read(t, whole, args)
