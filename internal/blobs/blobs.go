@@ -112,29 +112,35 @@ func (s *Store) purge(ctx context.Context, caller, sid string, opts ...jetstream
 	return nil
 }
 
-// Sweep removes the values of sessions that are gone: a loop that was about to
-// write when its session was deleted left them. It gives how many sessions it was.
-func (s *Store) Sweep(ctx context.Context, gone func(ctx context.Context, caller, sid string) (bool, error)) (int, error) {
+// Last gives the number of the value that was written last.
+func (s *Store) Last(ctx context.Context) (uint64, error) {
 	info, err := s.info(ctx)
 	if err != nil {
 		return 0, err
 	}
-	// What is written from now on is of sessions that were looked at later.
-	last := info.State.LastSeq
+	return info.State.LastSeq, nil
+}
+
+// Sweep removes the values of sessions that are gone, up to the upTo-th: who was about
+// to write when a session was deleted left them. It gives how many sessions those
+// were. A session's first values are older than the session itself, so upTo is a
+// [Store.Last] of so long ago that nobody is about to begin a session with them.
+func (s *Store) Sweep(ctx context.Context, upTo uint64, gone func(ctx context.Context, caller, sid string) (bool, error)) (int, error) {
+	info, err := s.info(ctx)
+	if err != nil {
+		return 0, err
+	}
 	swept := 0
 	for session := range s.sessions(info) {
 		caller, sid, _ := strings.Cut(session, ".")
 		is, err := gone(ctx, caller, sid)
-		if err != nil || !is {
-			if err != nil {
-				return swept, err
-			}
-			continue
+		if err == nil && is {
+			err = s.purge(ctx, caller, sid, jetstream.WithPurgeSequence(upTo+1))
+			swept++
 		}
-		if err := s.purge(ctx, caller, sid, jetstream.WithPurgeSequence(last+1)); err != nil {
+		if err != nil {
 			return swept, err
 		}
-		swept++
 	}
 	return swept, nil
 }

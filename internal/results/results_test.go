@@ -143,12 +143,12 @@ func TestReadRequests(t *testing.T) {
 	t.Parallel()
 	ref := results.RefOf("x")
 	for args, says := range map[string]string{
-		`{}`:                                      "ref",
-		`{"ref":"` + ref + `","offset":-1}`:       "offset",
-		`{"ref":"` + ref + `","head":1,"tail":1}`: "want one of",
-		`{"ref":"` + ref + `","grep":"("}`:        "grep",
-		`{"ref":"` + ref + `","lines":1}`:         "lines",
-		`{"ref":1}`:                               "ref",
+		`{}`:                                "ref",
+		`{"ref":"` + ref + `","offset":-1}`: "offset",
+		`{"ref":"` + ref + `","head":1,"tail":1}`:             "want one of",
+		`{"ref":"` + ref + `","grep":"("}`:                    "grep",
+		`{"ref":"` + ref + `","lines":1}`:                     "lines",
+		`{"ref":1}`:                                           "ref",
 		`{"ref":"` + ref + `","offset":99999999999999999999}`: "",
 	} {
 		_, err := results.ReadRequest(json.RawMessage(args))

@@ -23,6 +23,9 @@ type Blobs interface {
 	Get(ctx context.Context, caller, sid, ref string) ([]byte, error)
 	// Delete removes all values of a session.
 	Delete(ctx context.Context, caller, sid string) error
+	// Last and Sweep find the values of sessions that are gone; see [blobs.Store.Sweep].
+	Last(ctx context.Context) (uint64, error)
+	Sweep(ctx context.Context, upTo uint64, gone func(ctx context.Context, caller, sid string) (bool, error)) (int, error)
 }
 
 var _ Blobs = (*blobs.Store)(nil)
@@ -243,6 +246,29 @@ func (s *Store) CutResult(ctx context.Context, key Key, ref string) (string, err
 		return "", results.NotFound(ref)
 	}
 	return string(b), err
+}
+
+// LastValue numbers the large value that was written last, for [Store.SweepValues].
+func (s *Store) LastValue(ctx context.Context) (uint64, error) {
+	if s.blobs == nil {
+		return 0, nil
+	}
+	return s.blobs.Last(ctx)
+}
+
+// SweepValues removes large values up to the upTo-th whose sessions are gone, and
+// gives of how many sessions. What upTo may be, [blobs.Store.Sweep] says.
+func (s *Store) SweepValues(ctx context.Context, upTo uint64) (int, error) {
+	if s.blobs == nil {
+		return 0, nil
+	}
+	return s.blobs.Sweep(ctx, upTo, func(ctx context.Context, caller, sid string) (bool, error) {
+		_, err := s.Head(ctx, Key{caller, sid})
+		if frames.CodeOf(err) == frames.CodeNotFound {
+			return true, nil
+		}
+		return false, err
+	})
 }
 
 // Publish publishes the durable frames of an entry to the session's readers.
