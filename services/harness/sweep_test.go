@@ -29,7 +29,7 @@ func TestLargeTextsAreSeenInline(t *testing.T) {
 				live++
 			}
 		}
-		history, err := c.ask(map[string]any{"op": "history", "sid": "s1", "form": "frames"})
+		history, err := c.ask(map[string]any{"op": "history", "sid": "s1", "frames": true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -154,6 +154,50 @@ func (h *harness) wantTruncated(tool, ref, whole string, saw int) {
 	h.r.t.Errorf("no result of %s", tool)
 }
 
+// A result over 256 KiB is kept aside; readers see it inline, and a loop that begins
+// later has it for its model.
+//
+// contract: E16
+func TestResultInTheObjectStore(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		text := strings.Repeat("0123456789\n", 60_000)
+		r.tools(func(s *tool.Set) {
+			r.must(s.AddRaw(frames.Declaration{Name: "f", Schema: anything, OutputLimits: frames.OutputLimits{MaxBytes: 1 << 20, MaxLines: 100_000}},
+				func(context.Context, *tool.Call) (*frames.ToolResult, error) { return tool.Text(text), nil }))
+		})
+		first := r.loop(loop.Config{})
+		r.play = script(answer("", "f {}"), answer("done"))
+		h := r.session("s1")
+		h.say("go")
+		h.await("META idle 1", 1)
+		h.settled()
+		first.end()
+		r.loop(loop.Config{})
+		h.say("again")
+		h.await("META idle 2", 1)
+		h.settled()
+		h.check()
+		for i, req := range r.asked()[1:] {
+			if got := shown(req); got[len(got)-1] != text {
+				t.Errorf("request %d shows %d bytes of the first result", i+1, len(got[len(got)-1]))
+			}
+		}
+		inline := 0
+		for _, f := range h.durable() {
+			if f.Type == frames.TypeToolResult {
+				res, err := f.Result()
+				r.must(err)
+				if res.Truncated == nil && len(res.Parts) == 1 && res.Parts[0].Text == text {
+					inline++
+				}
+			}
+		}
+		if inline != 2 {
+			t.Errorf("%d of 2 results are inline for readers", inline)
+		}
+	})
+}
+
 // What was cut is read by another loop, and in a later turn; the model of another
 // session does not get it.
 //
@@ -237,7 +281,7 @@ func TestPartsThatAModelSees(t *testing.T) {
 			r.must(s.AddRaw(frames.Declaration{Name: "f", Schema: anything}, func(context.Context, *tool.Call) (*frames.ToolResult, error) {
 				return &frames.ToolResult{
 					Result: json.RawMessage(`{"n": 1}`), Details: json.RawMessage(`"a secret for people"`),
-					Parts: []frames.Part{{Type: "text", Text: "a picture"}, {Type: "image", MediaType: "image/png", Data: []byte("png")}, {Type: "resource", URI: "file:///a.txt", MediaType: "text/plain"}},
+					Parts: []frames.Part{{Type: "text", Text: "a picture"}, {Type: "image", MediaType: "image/png", Data: []byte("png")}, {Type: "resource", URI: "file:///a.txt", MediaType: "text/plain"}, {Type: "video", Data: []byte("film")}},
 				}, nil
 			}))
 			r.add(s, frames.Declaration{Name: "empty", Schema: anything}, func(context.Context, json.RawMessage) (any, error) { return "", nil })
@@ -249,7 +293,7 @@ func TestPartsThatAModelSees(t *testing.T) {
 		h.await("META idle 1", 1)
 		h.settled()
 		got := shown(r.asked()[1])
-		if want := "a picture\n[image image/png, 3 bytes]\n[resource text/plain file:///a.txt]"; got[1] != want {
+		if want := "a picture\n[image image/png, 3 bytes]\n[resource text/plain file:///a.txt]\n[video, 4 bytes]"; got[1] != want {
 			t.Errorf("the parts read %q, want %q", got[1], want)
 		}
 		if got[0] != `""` {
