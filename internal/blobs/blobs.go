@@ -63,13 +63,16 @@ func (s *Store) Put(ctx context.Context, caller, sid, mediaType string, value []
 	ref := Ref{Ref: results.RefOf(string(value)), Size: int64(len(value)), SHA256: hex.EncodeToString(sum[:]), MediaType: mediaType}
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
-	msg := &nats.Msg{Subject: assets.BlobSubject(s.prefix, caller, sid, ref.Ref), Data: value, Header: nats.Header{mediaTypeHeader: {mediaType}}}
+	msg := nats.NewMsg(assets.BlobSubject(s.prefix, caller, sid, ref.Ref))
+	msg.Data = value
+	msg.Header.Set(mediaTypeHeader, mediaType)
 	_, err := s.js.PublishMsg(ctx, msg)
 	switch {
 	case err == nil:
 		return ref, nil
 	case errors.Is(err, nats.ErrMaxPayload):
-		return Ref{}, frames.NewError(frames.CodeTooLarge, "a value of %d bytes, the server's max_payload is %d", len(value), s.js.Conn().MaxPayload())
+		return Ref{}, frames.NewError(frames.CodeTooLarge, "a value of %d bytes, the server's max_payload is %d",
+			len(value), s.js.Conn().MaxPayload())
 	}
 	return Ref{}, frames.NewError(frames.CodeUnavailable, "a large value of session %s cannot be kept: %w", sid, bus.Words(err))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -27,7 +28,7 @@ func numbered(n int) string {
 
 func TestCut(t *testing.T) {
 	t.Parallel()
-	quoted, _ := json.Marshal(map[string]string{"out": numbered(100)})
+	quoted := `{"out":` + strconv.Quote(numbered(100)) + `}`
 	tests := map[string]struct {
 		text        string
 		limits      cuttext.Limits
@@ -41,7 +42,7 @@ func TestCut(t *testing.T) {
 		"tail at a line":    {numbered(100), cuttext.Limits{150, 99, cuttext.Tail}, "[", "]\nline 89\n", 0, 0},
 		"one long line":     {strings.Repeat("日", 100), cuttext.Limits{150, 9, cuttext.Head}, "日日", "]", 105, 1},
 		"its end":           {strings.Repeat("日", 100), cuttext.Limits{150, 9, cuttext.Tail}, "[", "日日", 105, 1},
-		"JSON by lines":     {string(quoted), cuttext.Limits{1000, 3, cuttext.Head}, `{"out":"line 1\nline 2\n` + "\n[", "]", 0, 2},
+		"JSON by lines":     {quoted, cuttext.Limits{1000, 3, cuttext.Head}, `{"out":"line 1\nline 2\n` + "\n[", "]", 0, 2},
 		"no room for words": {numbered(100), cuttext.Limits{20, 9, cuttext.Head}, "line 1\nline 2\n", "line 2\n", 14, 2},
 		"one line":          {numbered(100), cuttext.Limits{500, 1, cuttext.Head}, "line 1\n", "line 1\n", 7, 1},
 	}
@@ -65,7 +66,10 @@ func texts(t *rapid.T) string {
 	text := strings.Join(rapid.SliceOfN(line, 0, 60).Draw(t, "lines"), "\n")
 	switch rapid.IntRange(0, 2).Draw(t, "form") {
 	case 1:
-		out, _ := json.Marshal(map[string]string{"out": text})
+		out, err := json.Marshal(map[string]string{"out": text})
+		if err != nil {
+			t.Fatal(err)
+		}
 		return string(out)
 	case 2:
 		ascii := strings.ReplaceAll(fmt.Sprintf("%+q", strings.ToValidUTF8(text, "")), `\U0001f600`, `\ud83d\ude00`)
@@ -176,8 +180,8 @@ func TestGrep(t *testing.T) {
 	if h.All != 1 || len(h.Text) > 600 || !strings.Contains(h.Text, "needle") || !utf8.ValidString(h.Text) {
 		t.Errorf("%+v", h)
 	}
-	quoted, _ := json.Marshal(numbered(50))
-	if h = cuttext.New(string(quoted)).Grep(regexp.MustCompile(`^line 7$`), 1000); h.Text != "7@49: line 7\n" {
+	quoted := strconv.Quote(numbered(50))
+	if h = cuttext.New(quoted).Grep(regexp.MustCompile(`^line 7$`), 1000); h.Text != "7@49: line 7\n" {
 		t.Errorf("of JSON: %+v", h)
 	}
 }

@@ -56,8 +56,8 @@ func mark(c cuttext.Cut, ref string, limit int) string {
 	if limit < fewBytes {
 		return fmt.Sprintf("[%d bytes cut: %s %s]", c.TotalBytes-c.Bytes, ToolName, ref)
 	}
-	return fmt.Sprintf("[%d of %d bytes, %d of %d lines are left out here. To read on: %s {\"ref\":%q,\"offset\":%d}, or with head, tail or grep]",
-		c.TotalBytes-c.Bytes, c.TotalBytes, c.TotalLines-c.Lines, c.TotalLines, ToolName, ref, c.Resume)
+	out := fmt.Sprintf("%d of %d bytes, %d of %d lines", c.TotalBytes-c.Bytes, c.TotalBytes, c.TotalLines-c.Lines, c.TotalLines)
+	return fmt.Sprintf("[%s are left out here. To read on: %s {\"ref\":%q,\"offset\":%d}, or with head, tail or grep]", out, ToolName, ref, c.Resume)
 }
 
 // withoutRef takes out a ref that nobody can read.

@@ -20,14 +20,16 @@ const toolSchema = `{"type":"object","properties":{` +
 	`"bytes":{"type":"integer","minimum":1,"description":"How many bytes to read from offset, at most 50000."},` +
 	`"head":{"type":"integer","minimum":1,"description":"Read so many lines from the begin instead."},` +
 	`"tail":{"type":"integer","minimum":1,"description":"Read so many lines from the end instead."},` +
-	`"grep":{"type":"string","minLength":1,"maxLength":1024,"description":"Give the lines that match this regular expression (RE2) instead, each with its number and offset."}` +
+	`"grep":{"type":"string","minLength":1,"maxLength":1024,` +
+	`"description":"Give the lines that match this regular expression (RE2) instead, each with its number and offset."}` +
 	`},"required":["ref"],"additionalProperties":false}`
 
 // Tool is read_result as a model sees it.
 func Tool() provider.Tool {
 	return provider.Tool{
 		Name: ToolName, Schema: json.RawMessage(toolSchema),
-		Description: "Reads a result of this conversation that was cut, in parts: from an offset, its first or last lines, or the lines that match.",
+		Description: "Reads a result of this conversation that was cut, in parts: " +
+			"from an offset, its first or last lines, or the lines that match.",
 	}
 }
 
@@ -85,7 +87,8 @@ func invalid(format string, args ...any) error {
 
 // NotFound is the error of a ref that names no result of the session or run.
 func NotFound(ref string) error {
-	e := frames.NewError(frames.CodeNotFound, "no cut result %q is kept for this session or run: take the ref from where a result was cut", clip(ref))
+	e := frames.NewError(frames.CodeNotFound, "no cut result %q is kept for this session or run: "+
+		"take the ref from where a result was cut", clip(ref))
 	return e.WithReason("result_not_found").With(func(e *frames.Error) { e.Retryable = false })
 }
 
@@ -148,6 +151,10 @@ func (a *answer) result(text, note string) *frames.ToolResult {
 	if text != "" && text[len(text)-1] != '\n' {
 		text += "\n"
 	}
-	value, _ := json.Marshal(a) // numbers and a ref
-	return &frames.ToolResult{Result: value, Parts: []frames.Part{{Type: string(provider.PartText), MediaType: "text/plain", Text: text + note}}}
+	value, err := json.Marshal(a)
+	if err != nil {
+		return &frames.ToolResult{Err: frames.AsError(err)}
+	}
+	part := frames.Part{Type: string(provider.PartText), MediaType: "text/plain", Text: text + note}
+	return &frames.ToolResult{Result: value, Parts: []frames.Part{part}}
 }
