@@ -233,7 +233,6 @@ func retry(ts *testscript.TestScript, _ bool, args []string) {
 // what the word WEB in a file becomes. What is posted is given back.
 func web(ts *testscript.TestScript, _ bool, args []string) {
 	dir := ts.MkAbs(args[0])
-	var base string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			body, _ := io.ReadAll(r.Body)
@@ -245,9 +244,8 @@ func web(ts *testscript.TestScript, _ bool, args []string) {
 			http.NotFound(w, r)
 			return
 		}
-		_, _ = io.WriteString(w, strings.ReplaceAll(string(text), "WEB", base))
+		_, _ = io.WriteString(w, strings.ReplaceAll(string(text), "WEB", "http://"+r.Host))
 	}))
-	base = s.URL
 	ts.Setenv("WEB", s.URL)
 	ts.Defer(s.Close)
 }

@@ -1,6 +1,7 @@
 // Chat-client is a chat over a session: each line of standard input is a turn. It gives
 // the model a tool that runs in this program. The mesh is at WEAVEBUS_NATS, the nkey
-// seed file of the caller is WEAVEBUS_NKEY, the model WEAVEBUS_MODEL.
+// seed file of the caller me is WEAVEBUS_NKEY, the model WEAVEBUS_MODEL (scripted/demo),
+// the workspace WEAVEBUS_WORKSPACE (the folder it is started in, as the mesh serves it).
 package main
 
 import (
@@ -38,7 +39,9 @@ func main() {
 	check(tool.Add(tools, "clock", clock, tool.Description("Tells the time at the user's place.")))
 	check(s.ServeTools(ctx, tools))
 
-	model, dir := cmp.Or(os.Getenv("WEAVEBUS_MODEL"), "scripted/demo"), cmp.Or(os.Getenv("WEAVEBUS_WORKSPACE"), "workspace")
+	here, err := os.Getwd()
+	check(err)
+	model, dir := cmp.Or(os.Getenv("WEAVEBUS_MODEL"), "scripted/demo"), cmp.Or(os.Getenv("WEAVEBUS_WORKSPACE"), here)
 	_, err = s.Send(ctx, frames.Param("model", model), frames.Param("workspace", dir), frames.Param("task", "Help the user."), frames.Start())
 	check(err)
 	lines, shown := bufio.NewScanner(os.Stdin), ""

@@ -17,7 +17,7 @@ import (
 )
 
 type countdown struct {
-	From int `json:"from" jsonschema:"where to begin; minimum=1"`
+	From int `json:"from" jsonschema:"where to begin"`
 }
 
 // launch counts down, a step each 200 ms: watchers see the text and the progress as

@@ -36,7 +36,7 @@ func serveAdmin(ctx context.Context, cfg Config, h *health) (stop func(), err er
 	go func() {
 		defer close(done)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			cfg.Log.Error("admin port", "err", err)
+			cfg.Log.Error("admin port", "error", err)
 		}
 	}()
 	cfg.OnAdmin(listener.Addr())

@@ -56,7 +56,7 @@ func (r *runner) runService(s *service) {
 	err := r.connectAndRun(s)
 	switch {
 	case r.work.Err() != nil:
-		log.Warn("ended after its work was cancelled", "err", err)
+		log.Warn("ended after its work was cancelled", "error", err)
 		r.noteCutOff(s.Name)
 	case err == nil && s.ctx.Err() != nil:
 		log.Debug("drained")
@@ -72,7 +72,7 @@ func (r *runner) runService(s *service) {
 // fail keeps the first failure and takes all services down.
 func (r *runner) fail(s *service, err error) {
 	failed := frames.AsError(err)
-	r.cfg.Log.Error("failed", "service", s.Name, "err", err)
+	r.cfg.Log.Error("failed", "service", s.Name, "error", err)
 	r.mu.Lock()
 	if r.failure == nil {
 		r.failure = failed.With(func(e *frames.Error) { e.Message = s.Name + ": " + e.Message })

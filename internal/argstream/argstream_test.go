@@ -190,7 +190,8 @@ func TestSizeLimits(t *testing.T) {
 	if _, err := argstream.Parse(bytes.Repeat([]byte(" "), argstream.MaxBytes+1)); frames.CodeOf(err) != frames.CodeTooLarge {
 		t.Errorf("error %v", err)
 	}
-	if _, err := argstream.Join(make([]byte, argstream.MaxBytes), []byte("x")); frames.CodeOf(err) != frames.CodeTooLarge {
+	var most argstream.Joiner
+	if err := errors.Join(most.Add(make([]byte, argstream.MaxBytes)), most.Add([]byte("x"))); frames.CodeOf(err) != frames.CodeTooLarge {
 		t.Errorf("error %v", err)
 	}
 }
@@ -276,9 +277,9 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("accepted %q", text)
 		}
 		cut = max(0, min(cut, len(text)))
-		joined, err := argstream.Join(text[:cut], text[cut:])
-		if err != nil || !bytes.Equal(joined, text) {
-			t.Fatalf("joined %q, %v", joined, err)
+		var j argstream.Joiner
+		if err := errors.Join(j.Add(text[:cut]), j.Add(text[cut:])); err != nil || j.Text() != string(text) {
+			t.Fatalf("joined %q, %v", j.Text(), err)
 		}
 	})
 }

@@ -88,12 +88,6 @@ func NewCalls(l Limits) *Calls {
 	return &Calls{limits: l.filled(), open: map[callID]*entry{}, owners: map[string]*share{}}
 }
 
-// Len gives how many calls are open.
-func (c *Calls) Len() int { return c.total.calls }
-
-// Bytes gives how many bytes of text are held.
-func (c *Calls) Bytes() int { return c.total.bytes }
-
 // Open opens a call. One that is open already is CONFLICT, one too many BUSY.
 func (c *Calls) Open(k Key, now time.Time) error {
 	own := c.share(k.Owner)
@@ -264,18 +258,6 @@ func (c *Calls) inOrder() []*entry {
 	return slices.SortedFunc(maps.Values(c.open), func(a, b *entry) int { return cmp.Compare(a.n, b.n) })
 }
 
-// Ended is a call that was open when its stream ended.
-type Ended struct {
-	Key Key
-	Err *frames.Error
-}
-
-// End forgets all open calls of a stream; each has its error.
-func (c *Calls) End(owner, stream string) []Ended {
-	return c.drop(func(e *entry) bool { return e.key.Owner == owner && e.key.Stream == stream },
-		func(e *entry) *frames.Error { return Unclosed(e.key.Call) })
-}
-
 // Unclosed is the error of a call whose stream ended before it was closed.
 func Unclosed(call string) *frames.Error {
 	e := frames.NewError(frames.CodeValidationInput, "the stream ended before the arguments of call %s did", call).WithReason(ReasonIncomplete)
@@ -283,28 +265,31 @@ func Unclosed(call string) *frames.Error {
 	return e
 }
 
-// Expire forgets the calls that are open for too long; each has its error.
-func (c *Calls) Expire(now time.Time) []Ended {
-	return c.drop(func(e *entry) bool { return c.old(e, now) }, c.expired)
+// Expired is a call that was open for too long.
+type Expired struct {
+	Key Key
+	Err *frames.Error
+}
+
+// Expire forgets the calls that are open for too long; each has its error: what
+// stood for it already, else that.
+func (c *Calls) Expire(now time.Time) []Expired {
+	var out []Expired
+	for _, e := range c.inOrder() {
+		if !c.old(e, now) {
+			continue
+		}
+		err := e.failed
+		if err == nil {
+			err = c.expired(e)
+		}
+		out = append(out, Expired{e.key, err})
+		c.forget(e)
+	}
+	return out
 }
 
 func (c *Calls) expired(e *entry) *frames.Error {
 	err := frames.NewError(frames.CodeTimeout, "the arguments of call %s did not end within %v", e.key.Call, c.limits.Age)
 	return err.WithReason("arguments_timeout").With(func(err *frames.Error) { err.Effect = frames.EffectNone })
-}
-
-func (c *Calls) drop(is func(*entry) bool, why func(*entry) *frames.Error) []Ended {
-	var out []Ended
-	for _, e := range c.inOrder() {
-		if !is(e) {
-			continue
-		}
-		err := e.failed
-		if err == nil {
-			err = why(e)
-		}
-		out = append(out, Ended{e.key, err})
-		c.forget(e)
-	}
-	return out
 }

@@ -38,8 +38,8 @@ func refusedWith(t *testing.T, err error, code frames.Code, reason string) {
 
 func holdsNothing(t *testing.T, c *argstream.Calls) {
 	t.Helper()
-	if c.Len() != 0 || c.Bytes() != 0 {
-		t.Errorf("%d calls with %d bytes are held", c.Len(), c.Bytes())
+	if c.Count() != 0 || c.Held() != 0 {
+		t.Errorf("%d calls with %d bytes are held", c.Count(), c.Held())
 	}
 }
 
@@ -127,8 +127,8 @@ func TestCaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusedWith(t, c.Add(mine("a"), 2, []byte("x"), start), frames.CodeTooLarge, argstream.ReasonTooLarge)
-	if c.Bytes() != 10 {
-		t.Errorf("%d bytes are held", c.Bytes())
+	if c.Held() != 10 {
+		t.Errorf("%d bytes are held", c.Held())
 	}
 	refusedWith(t, c.Add(mine("a"), 3, nil, start), frames.CodeTooLarge, argstream.ReasonTooLarge) // it stands
 	_, err := c.Close(mine("a"), 3, start)
@@ -158,8 +158,8 @@ func TestCallOfAnother(t *testing.T) {
 			t.Errorf("%v is open", k)
 		}
 	}
-	if got := c.End("you", "s"); got != nil {
-		t.Errorf("ended %v", got)
+	if got := c.Of("you", "s"); got != nil {
+		t.Errorf("open: %v", got)
 	}
 	if err := c.Add(argstream.Key{Owner: "me", Call: "a"}, 1, []byte("x"), start); err != nil {
 		t.Error(err)
@@ -175,13 +175,16 @@ func TestEndOfAStream(t *testing.T) {
 		t.Error(diff)
 	}
 	_ = c.Add(k("s", "c"), 2, []byte("x"), start)
-	ended := c.End("", "s")
-	if len(ended) != 2 || ended[0].Key.Call != "a" || ended[1].Key.Call != "c" {
-		t.Fatalf("ended %v", ended)
+	if diff := cmp.Diff([]argstream.Key{k("s", "a"), k("s", "c")}, c.Of("", "s")); diff != "" {
+		t.Error(diff)
 	}
-	refusedWith(t, ended[0].Err, frames.CodeValidationInput, argstream.ReasonIncomplete)
-	refusedWith(t, ended[1].Err, frames.CodeBadFrame, "arguments_gap")
-	c.End("", "t")
+	_, err := c.Close(k("s", "c"), 0, start)
+	refusedWith(t, err, frames.CodeBadFrame, "arguments_gap")
+	for _, open := range []argstream.Key{k("s", "a"), k("t", "b")} {
+		if _, err := c.Close(open, 0, start); err != nil {
+			t.Error(err)
+		}
+	}
 	holdsNothing(t, c)
 }
 
@@ -256,8 +259,8 @@ func TestAnyInterleavingGivesTheSame(t *testing.T) {
 				rt.Fatalf("call %d: %s, %v, %v", i, args, repairs, err)
 			}
 		}
-		if c.Len() != 0 || c.Bytes() != 0 {
-			rt.Fatalf("%d calls with %d bytes are held", c.Len(), c.Bytes())
+		if c.Count() != 0 || c.Held() != 0 {
+			rt.Fatalf("%d calls with %d bytes are held", c.Count(), c.Held())
 		}
 	})
 }
@@ -282,20 +285,22 @@ func FuzzCalls(f *testing.F) {
 			case 3:
 				_ = c.Fail(k, frames.Cancelled("f"), now)
 			case 4:
-				c.End(k.Owner, k.Stream)
+				for _, k := range c.Of(k.Owner, k.Stream) {
+					_, _ = c.Close(k, 0, now)
+				}
 			case 5:
 				now = now.Add(20 * time.Second)
 				c.Expire(now)
 			default:
 				_ = c.Add(k, uint64(b&3), events[i:min(i+int(b>>3), len(events))], now)
 			}
-			if c.Bytes() < 0 || c.Bytes() > limits.TotalBytes || c.Len() < 0 || c.Len() > limits.Calls {
-				t.Fatalf("%d calls with %d bytes", c.Len(), c.Bytes())
+			if c.Held() < 0 || c.Held() > limits.TotalBytes || c.Count() < 0 || c.Count() > limits.Calls {
+				t.Fatalf("%d calls with %d bytes", c.Count(), c.Held())
 			}
 		}
 		c.Expire(now.Add(time.Hour))
-		if c.Len() != 0 || c.Bytes() != 0 || len(c.Streams("a")) != 0 {
-			t.Fatalf("%d calls with %d bytes are left", c.Len(), c.Bytes())
+		if c.Count() != 0 || c.Held() != 0 || len(c.Streams("a")) != 0 {
+			t.Fatalf("%d calls with %d bytes are left", c.Count(), c.Held())
 		}
 	})
 }

@@ -41,17 +41,6 @@ func (j *Joiner) Text() string { return string(j.text) }
 // Parse reads what was joined; see [Parse].
 func (j *Joiner) Parse() (json.RawMessage, error) { return Parse(j.text) }
 
-// Join joins pieces of up to [MaxBytes] in all.
-func Join(pieces ...[]byte) ([]byte, error) {
-	var j Joiner
-	for _, piece := range pieces {
-		if err := j.Add(piece); err != nil {
-			return nil, err
-		}
-	}
-	return j.text, nil
-}
-
 func tooLarge(limit int) *frames.Error {
 	e := frames.NewError(frames.CodeTooLarge, "arguments are over the limit of %d bytes", limit)
 	return e.WithReason(ReasonTooLarge)

@@ -145,18 +145,22 @@ func TestEnsureConcurrently(t *testing.T) {
 
 func TestEnsureKeepsData(t *testing.T) {
 	t.Parallel()
-	js := setup(t)
+	m := bustest.Start(t, bustest.WithoutAssets())
+	js := m.JetStream(t, "admin")
 	ensure(t, js, assets.Config{})
-	kv, err := assets.Sessions(t.Context(), js, "wb")
+	kv, err := m.JetStream(t, "harness").KeyValue(t.Context(), assets.SessionsBucket("wb"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := kv.Bucket(); got != assets.SessionsBucket("wb") {
-		t.Errorf("bucket = %q", got)
+	if _, err := kv.PutString(t.Context(), "me.s1", "kept"); err != nil {
+		t.Fatal(err)
 	}
 	ensure(t, js, assets.Config{InboxMaxBytes: 1 << 20})
 	if got := settingsOf(t, js, "WB_IN").MaxBytes; got != 1<<20 {
 		t.Errorf("MaxBytes = %d, want the new setting", got)
+	}
+	if got, err := kv.Get(t.Context(), "me.s1"); err != nil || string(got.Value()) != "kept" {
+		t.Errorf("got %v, %v", got, err)
 	}
 }
 
@@ -198,7 +202,7 @@ func wantError(t *testing.T, err error, code frames.Code, says string) {
 func TestMissingAssets(t *testing.T) {
 	t.Parallel()
 	js := setup(t)
-	_, err := assets.Sessions(t.Context(), js, "wb")
+	_, err := assets.Stream(t.Context(), js, assets.SessionsStream("wb"))
 	wantError(t, err, frames.CodeUnavailable, "weavebus init")
 	_, err = assets.Consumer(t.Context(), js, "WB_RUN", "loop")
 	wantError(t, err, frames.CodeUnavailable, "weavebus init")

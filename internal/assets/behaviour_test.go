@@ -83,7 +83,7 @@ func TestSessionHistory(t *testing.T) {
 	t.Parallel()
 	js := bustest.Start(t).JetStream(t, "harness")
 	ctx := t.Context()
-	kv, err := assets.Sessions(ctx, js, "wb")
+	kv, err := js.KeyValue(ctx, assets.SessionsBucket("wb"))
 	if err != nil {
 		t.Fatal(err)
 	}

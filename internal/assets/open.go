@@ -35,18 +35,6 @@ func Consumer(ctx context.Context, js jetstream.JetStream, stream, durable strin
 	return consumer, nil
 }
 
-// Sessions opens the sessions' bucket, with the errors of [Stream].
-func Sessions(ctx context.Context, js jetstream.JetStream, prefix string) (jetstream.KeyValue, error) {
-	if _, err := Stream(ctx, js, SessionsStream(prefix)); err != nil {
-		return nil, err
-	}
-	kv, err := js.KeyValue(ctx, SessionsBucket(prefix))
-	if err != nil {
-		return nil, asError(err, SessionsBucket(prefix))
-	}
-	return kv, nil
-}
-
 // Error codes of JetStream's API that nats.go does not name.
 const (
 	errInsufficientResources = 10023

@@ -45,9 +45,6 @@ func WithIdentity(name string, roles ...natsd.Role) Option {
 	}
 }
 
-// WithStateDir keeps the store and the keys in dir. Default: a folder of the test.
-func WithStateDir(dir string) Option { return func(m *Mesh) { m.cfg.StateDir = dir } }
-
 // WithAckWait sets the ack wait of the durable consumers. Default: 5 s.
 func WithAckWait(d time.Duration) Option { return func(m *Mesh) { m.assets.AckWait = d } }
 

@@ -32,7 +32,7 @@ func use(t *testing.T) {
 	echo(t, m)
 
 	js := m.JetStream(t, "harness")
-	kv, err := assets.Sessions(ctx, js, m.Prefix())
+	kv, err := js.KeyValue(ctx, assets.SessionsBucket(m.Prefix()))
 	if err != nil {
 		t.Fatal(err)
 	}

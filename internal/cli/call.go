@@ -83,7 +83,17 @@ func (cmd *callCmd) call(ctx context.Context, c *console, m *mesh, args json.Raw
 	if cmd.Timeout != nil {
 		opts = append(opts, client.WithTimeout(*cmd.Timeout))
 	}
-	return c.showCall(m.client.CallStream(ctx, cmd.Tool, args, opts...))
+	return enabling(cmd.Tool, c.showCall(m.client.CallStream(ctx, cmd.Tool, args, opts...)))
+}
+
+// enabling says how a disabled tool is had back.
+func enabling(tool string, err error) error {
+	if frames.CodeOf(err) != frames.CodeDisabled {
+		return err
+	}
+	return frames.AsError(err).With(func(e *frames.Error) {
+		e.Message += ": an operator switched it off; weavebus tools enable " + tool + " switches it on again"
+	})
 }
 
 // showCall shows what a running tool says, and its result.

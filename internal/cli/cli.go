@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -40,8 +41,8 @@ type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Run some roles of a mesh against a NATS server."`
 	Init    initCmd    `cmd:"" help:"Make the streams and buckets of a mesh on a NATS server."`
 	Call    callCmd    `cmd:"" help:"Call a tool."`
-	Tools   toolsCmd   `cmd:"" help:"List the tools of a mesh, or show one."`
-	Sess    sessCmd    `cmd:"" name:"sessions" help:"List, show, resume or delete sessions."`
+	Tools   toolsCmd   `cmd:"" help:"List the tools of a mesh, show one, or switch it off and on."`
+	Sess    sessCmd    `cmd:"" name:"sessions" help:"List sessions, or show, resume, stop or delete one."`
 	Watch   watchCmd   `cmd:"" help:"Follow sessions as they run."`
 	Frame   frameCmd   `cmd:"" help:"Encode and decode frames."`
 	Doctor  doctorCmd  `cmd:"" help:"Check that a mesh is well, and say what to do where it is not."`
@@ -157,10 +158,7 @@ func (c *console) command(args []string) (code int) {
 	if err != nil {
 		return c.fail(frames.NewError(frames.CodeInternal, "command line: %w", err))
 	}
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
-	ctx, err := parser.Parse(args)
+	ctx, err := parser.Parse(spelled(args))
 	if err == nil {
 		err = refuseEmpty(ctx)
 	}
@@ -188,6 +186,19 @@ func readable(args []string) error {
 	return nil
 }
 
+// spelled puts what people try first into the words of the grammar.
+func spelled(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case args[0] == "--version":
+		return append([]string{"version"}, args[1:]...)
+	}
+	return args
+}
+
 func (c *console) settlePrefix() {
 	if c.anyPrefix = c.Prefix == ""; c.anyPrefix {
 		c.Prefix = bus.DefaultPrefix
@@ -198,6 +209,9 @@ func (c *console) usage(err error) int {
 	fmt.Fprintf(c.err, "weavebus: %v\n", err)
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok && parse.Context != nil {
 		command := strings.TrimSpace("weavebus " + parse.Context.Command())
+		if strings.HasPrefix(command, "weavebus run ") && strings.HasPrefix(err.Error(), "unexpected argument") {
+			fmt.Fprintln(c.err, "A task of several words is one argument: quote it.")
+		}
 		fmt.Fprintf(c.err, "Try %q.\n", strings.Split(command, " <")[0]+" --help")
 	}
 	return exitUsage
@@ -245,8 +259,8 @@ func (c *console) fail(err error) int {
 		return e.Code.ExitCode()
 	}
 	fmt.Fprintf(c.err, "weavebus: %s: %s\n", e.Code, e.Message)
-	if e.Code == frames.CodeNotFound && e.LLMMessage != "" {
-		fmt.Fprintf(c.err, "  %s\n", strings.TrimPrefix(e.LLMMessage, e.Message+". "))
+	if hint := strings.TrimPrefix(e.LLMMessage, e.Message+". "); e.Code == frames.CodeNotFound && hint != "" && hint != e.Message {
+		fmt.Fprintf(c.err, "  %s\n", hint)
 	}
 	if len(e.Issues) > 1 {
 		for _, i := range e.Issues {

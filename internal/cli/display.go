@@ -129,11 +129,13 @@ func brief(res *frames.ToolResult) string {
 		return string(res.Result)
 	}
 	delete(v, "success")
-	text, err := json.Marshal(v)
-	if err != nil {
+	var text strings.Builder
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
 		return string(res.Result)
 	}
-	return string(text)
+	return strings.TrimSpace(text.String())
 }
 
 func (d *display) progress(f *frames.Frame) {

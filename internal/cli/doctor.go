@@ -86,8 +86,11 @@ func (cmd *doctorCmd) connect(ctx context.Context, c *console, state string) (*b
 	if c.NATS != "" {
 		return bus.Connect(ctx, c.dial(c.NATS, state, c.As))
 	}
-	if conn, err := c.join(ctx, state); conn != nil || err != nil {
+	if conn, _, err := c.join(ctx, state); conn != nil || err != nil {
 		return conn, err
+	}
+	if natsd.InUse(state) {
+		return nil, lostMesh(state, errNoMeshFile)
 	}
 	return nil, frames.NewError(frames.CodeUnavailable,
 		"no mesh runs on the state folder %s: start one with weavebus up, or name a NATS server with --nats", state)

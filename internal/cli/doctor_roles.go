@@ -67,6 +67,8 @@ func toolFinding(t *client.Tool) finding {
 		return finding{name, "warn", "refused: " + t.Refused.Message, "mend its declaration, or stop the service that announces it"}
 	case stateOf(t) == "down":
 		return finding{name, "warn", "no instance of it runs", "start its service"}
+	case stateOf(t) == client.StateDisabled:
+		return finding{name, "warn", "it is disabled", "weavebus tools enable " + t.Name + ", if it is to be called"}
 	case stateOf(t) != "ready":
 		return finding{name, "warn", "it is " + stateOf(t), "see weavebus tools"}
 	}

@@ -38,6 +38,13 @@ func (cmd *toolsExportCmd) Run(c *console) error {
 		if err != nil {
 			return err
 		}
+		if len(cmd.Tools) > 0 && !c.JSON {
+			ready, err := m.client.Tools(ctx, client.InState(client.StateReady), client.Named(cmd.Tools...))
+			if err != nil {
+				return err
+			}
+			c.noteMissing(cmd.Tools, ready)
+		}
 		return c.printExport(x, cmd.Names)
 	})
 }

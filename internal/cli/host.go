@@ -12,6 +12,7 @@ import (
 	"github.com/weavebus/weavebus/internal/app"
 	"github.com/weavebus/weavebus/internal/assets"
 	"github.com/weavebus/weavebus/internal/natsd"
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -99,25 +100,38 @@ func (c *console) startHost(ctx context.Context, state string, cfg hostConfig) (
 	go func() {
 		h.ended <- app.Run(running, app.Config{
 			Services: cfg.services, Connect: h.connectNATS, Prefix: c.Prefix, Signals: cfg.signals,
-			AdminAddr: cfg.admin, OnReady: func() { close(ready) }, OnDrain: cfg.onDrain, Log: c.log,
+			AdminAddr: cfg.admin, OnReady: func() { close(ready) }, OnDrain: onceReady(ready, cfg.onDrain), Log: c.log,
 		})
 	}()
 	select {
 	case <-ready:
 	case err := <-h.ended:
-		h.ended <- err
+		h.ended <- nil // it is told once
 		h.stop()
 		return nil, err
 	case <-ctx.Done():
 		h.stop()
 		return nil, frames.AsError(context.Cause(ctx))
 	}
-	f := meshFile{URL: server.ClientURL(), PID: os.Getpid(), Version: version().Version, Prefix: c.Prefix, Hooks: c.Hook}
+	f := meshFile{URL: server.ClientURL(), PID: os.Getpid(), Version: version().Version, Prefix: c.Prefix, Hooks: c.Hook, Models: c.settings()}
 	if err := f.write(state); err != nil {
 		h.stop()
 		return nil, err
 	}
 	return h, nil
+}
+
+// onceReady leaves out what is told of services that did not come up.
+func onceReady(ready <-chan struct{}, tell func([]string)) func([]string) {
+	return func(services []string) {
+		select {
+		case <-ready:
+			if tell != nil {
+				tell(services)
+			}
+		default:
+		}
+	}
 }
 
 func (h *host) connectNATS(_ context.Context, identity string) (*nats.Conn, error) {
@@ -148,7 +162,7 @@ func (h *host) waitForGuests(ctx context.Context) {
 		if !told {
 			h.c.note("Other clients use this mesh; it stops when they are done. Ctrl-C stops it now: their sessions are kept, and go on with `weavebus sessions resume ID`.")
 		}
-		if sleep(ctx, 200*time.Millisecond) != nil {
+		if pause.For(ctx, 200*time.Millisecond) != nil {
 			return
 		}
 	}

@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/weavebus/weavebus/internal/natsd"
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/client"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -20,8 +22,9 @@ type mesh struct {
 	// workspace is what calls and sessions name; empty where none was asked for.
 	workspace string
 
-	host   *host   // nil where another process runs the mesh
-	served *served // the workspace that this process serves for it
+	host   *host     // nil where another process runs the mesh
+	joined *meshFile // what is known of that mesh; nil where it was named by --nats
+	served *served   // the workspace that this process serves for it
 }
 
 // close gives up what the command used. A hosted mesh stops.
@@ -59,11 +62,11 @@ func (c *console) open(ctx context.Context, workspace string) (*mesh, error) {
 	}
 	m, err := c.attach(ctx, state)
 	if err != nil {
-		return nil, err
+		return nil, orCause(ctx, err)
 	}
 	if err := c.provideWorkspace(ctx, m, state, workspace, dir); err != nil {
 		m.close()
-		return nil, err
+		return nil, orCause(ctx, err)
 	}
 	return m, nil
 }
@@ -78,24 +81,34 @@ func (c *console) attach(ctx context.Context, state string) (*mesh, error) {
 		return &mesh{client: client.New(conn)}, nil
 	}
 	for deadline := time.Now().Add(startLimit); ; {
-		conn, err := c.join(ctx, state)
+		conn, file, err := c.join(ctx, state)
 		switch {
 		case err != nil:
 			return nil, err
 		case conn != nil:
-			return &mesh{client: client.New(conn)}, nil
+			return &mesh{client: client.New(conn), joined: file}, nil
 		}
 		h, err := c.startOwn(ctx, state)
 		if err == nil {
 			return c.hosted(h)
 		}
-		if !natsd.InUse(state) || time.Now().After(deadline) {
+		switch {
+		case !natsd.InUse(state):
 			return nil, err
+		case time.Now().After(deadline):
+			return nil, lostMesh(state, errNoMeshFile)
 		}
 		// Another process is starting a mesh on this folder right now.
-		if wait := sleep(ctx, 50*time.Millisecond); wait != nil {
+		if wait := pause.For(ctx, 50*time.Millisecond); wait != nil {
 			return nil, wait
 		}
+	}
+}
+
+// noteOwn says that nothing is seen of any other mesh.
+func (c *console) noteOwn(m *mesh) {
+	if m.host != nil {
+		c.note("No mesh runs on %s, so one was started for this command.", m.host.state)
 	}
 }
 
@@ -131,31 +144,31 @@ func (c *console) hosted(h *host) (*mesh, error) {
 
 // join connects to the mesh that runs on the state folder; nil where none does.
 // A mesh that does not let the caller in is an error: there is one.
-func (c *console) join(ctx context.Context, state string) (*bus.Conn, error) {
+func (c *console) join(ctx context.Context, state string) (*bus.Conn, *meshFile, error) {
 	f, err := c.meshOn(state)
 	if f == nil || err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d := c.dial(f.URL, state, c.As)
 	d.Prefix = f.Prefix
 	conn, err := bus.Connect(ctx, d)
 	if code := frames.CodeOf(err); code == frames.CodeDenied || code == frames.CodeValidationInput {
-		return nil, err
+		return nil, nil, err
 	}
 	if err != nil {
 		c.log.Debug("mesh.json is stale", "url", f.URL, "error", err)
-		return nil, nil //nolint:nilnil // a stale file is no mesh
+		return nil, nil, nil //nolint:nilnil // a stale file is no mesh
 	}
 	if !c.anyPrefix && c.Prefix != f.Prefix {
 		conn.Close()
-		return nil, usageError("--prefix %s: the mesh that runs on %s has the prefix %s: leave the flag out, or choose another --mesh", c.Prefix, state, f.Prefix)
+		return nil, nil, usageError("--prefix %s: the mesh that runs on %s has the prefix %s: leave the flag out, or choose another --mesh", c.Prefix, state, f.Prefix)
 	}
 	c.Prefix = f.Prefix
 	if err := c.otherHooks(f); err != nil {
 		conn.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return conn, nil
+	return conn, f, nil
 }
 
 // meshOn reads mesh.json; nil where there is none. One that cannot be read is
@@ -166,22 +179,18 @@ func (c *console) meshOn(state string) (*meshFile, error) {
 		return f, nil
 	}
 	if natsd.InUse(state) {
-		return nil, frames.NewError(frames.CodeUnavailable,
-			"a mesh runs on the state folder %s, but where is not known: stop it and start it again, or name its server with --nats: %w", state, err)
+		return nil, lostMesh(state, err)
 	}
 	c.log.Debug("mesh.json is unreadable", "error", err)
 	return nil, nil //nolint:nilnil // likewise
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return frames.AsError(context.Cause(ctx))
-	}
+var errNoMeshFile = errors.New(meshFileName + " is not there")
+
+// lostMesh is a mesh that runs, and cannot be found.
+func lostMesh(state string, err error) error {
+	return frames.NewError(frames.CodeUnavailable,
+		"a mesh runs on the state folder %s, but where is not known: stop it and start it again, or name its server with --nats: %w", state, err)
 }
 
 // dial says how an identity connects. The seed is that of --nkey, else that of

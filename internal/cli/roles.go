@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -139,6 +140,30 @@ func newManifestTools(cfg *roleConfig) (app.Service, error) {
 	m := cfg.manifests
 	m.Environ, m.AllowRoot = cfg.environ, cfg.allowRoot
 	return manifesttools.New(m), nil
+}
+
+// settings is what commands that join the mesh are told of its models.
+func (m *models) settings() meshModels {
+	scripts := m.Scripts
+	if path, err := filepath.Abs(scripts); scripts != "" && err == nil {
+		scripts = path
+	}
+	return meshModels{OpenAIBaseURL: m.OpenAIBaseURL, OpenAIKey: m.OpenAIKey != "", Scripts: scripts}
+}
+
+// otherModels says which settings of this command a mesh that runs does not have:
+// its own hold. Empty where nothing is different for the model.
+func (m *models) otherModels(model string, running meshModels) string {
+	asked := m.settings()
+	switch provider, _, _ := strings.Cut(model, "/"); {
+	case provider == "openai" && asked.OpenAIBaseURL != "" && asked.OpenAIBaseURL != running.OpenAIBaseURL:
+		return "OPENAI_BASE_URL (--openai-base-url)"
+	case provider == "openai" && asked.OpenAIKey && !running.OpenAIKey && running.OpenAIBaseURL == "":
+		return "OPENAI_API_KEY"
+	case provider == "scripted" && asked.Scripts != "" && asked.Scripts != running.Scripts:
+		return "--scripts"
+	}
+	return ""
 }
 
 // files is the folder of scripts; nil where none was named.

@@ -54,9 +54,13 @@ func (cmd *runCmd) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	err = c.follow(ctx, s, &follower{task: true, keep: cmd.Keep, setup: setup, say: cmd.Task})
+	f := &follower{task: true, keep: cmd.Keep, setup: setup, say: cmd.Task}
+	err = c.follow(ctx, s, f)
+	if f.rests && !c.JSON {
+		c.noteIdle(s.ID)
+	}
 	m.host.waitForGuests(ctx)
-	return resumable(s.ID, err)
+	return err
 }
 
 // begin sends the parameters with START; the task follows once they are taken.
@@ -66,11 +70,37 @@ func (cmd *runCmd) begin(ctx context.Context, c *console, m *mesh, s *client.Ses
 		return nil, err
 	}
 	if !c.JSON {
+		c.noteModels(m, cmd.Model)
+		if err := cmd.noteTools(ctx, c, m); err != nil {
+			return nil, err
+		}
 		c.note("session %s · %s · %s", s.ID, cmd.Model, cmd.Workspace)
 	}
 	setup := slices.Concat(params, []frames.Frame{frames.Start()})
 	_, err = s.Send(ctx, setup...)
 	return setup, err
+}
+
+// noteTools names what --tools asks for and is not there: the model will not miss it.
+func (cmd *runCmd) noteTools(ctx context.Context, c *console, m *mesh) error {
+	if len(cmd.Tools) == 0 {
+		return nil
+	}
+	ready, err := m.client.Tools(ctx, client.InState(client.StateReady), client.Named(cmd.Tools...))
+	if err == nil {
+		c.noteMissing(cmd.Tools, ready)
+	}
+	return err
+}
+
+// noteModels says where a setting of this command does not reach the mesh.
+func (c *console) noteModels(m *mesh, model string) {
+	if m.joined == nil {
+		return
+	}
+	if setting := c.otherModels(model, m.joined.Models); setting != "" {
+		c.note("The mesh that runs was started without this %s; its own setting holds. To change that, stop weavebus up and start it again with this one.", setting)
+	}
 }
 
 func (cmd *runCmd) params(m *mesh) ([]frames.Frame, error) {
@@ -121,6 +151,7 @@ type follower struct {
 	show    *display
 	failed  error
 	closing bool       // END was sent
+	rests   bool       // the turn is over, and the session takes another
 	last    frames.Raw // META {state}'s newest
 }
 
@@ -134,20 +165,41 @@ func (c *console) follow(ctx context.Context, s *client.Session, f *follower) er
 	defer cancelled()
 	for frame, err := range s.Frames(reading, f.after) {
 		if err != nil {
-			return orCause(ctx, err)
+			return resumable(s.ID, orCause(ctx, err))
 		}
-		if err := f.show.frame(&frame); err != nil {
+		if err := f.display(c, &frame); err != nil {
 			return err
 		}
-		done, err := f.take(ctx, s, &frame)
-		if err != nil {
-			return orCause(ctx, err)
-		}
-		if done {
+		switch done, err := f.take(ctx, s, &frame); {
+		case err != nil && ctx.Err() != nil && !done:
+			// What was being sent may have been taken: the session's own word ends it.
+		case err != nil:
+			return f.broken(ctx, s.ID, err)
+		case done:
 			return nil
 		}
 	}
 	return f.failed
+}
+
+// display shows a frame. The error that the command ends with is left to its end.
+func (f *follower) display(c *console, frame *frames.Frame) error {
+	if c.JSON || frame.Type != frames.TypeError || frame.Entry <= f.until {
+		return f.show.frame(frame)
+	}
+	f.show.endLine()
+	if f.failed != nil {
+		c.note("! %v", f.failed)
+	}
+	return nil
+}
+
+// broken tells a failure of the session from one of the way to it.
+func (f *follower) broken(ctx context.Context, id string, err error) error {
+	if f.failed != nil && errors.Is(err, f.failed) {
+		return err
+	}
+	return resumable(id, orCause(ctx, err))
 }
 
 func orCause(ctx context.Context, err error) error {
@@ -170,6 +222,9 @@ func (f *follower) ending(ctx context.Context) frames.Frame {
 // cancelTurn asks to end the turn. The session is read on until that is seen;
 // where nobody answers, no longer than cancelWait.
 func (c *console) cancelTurn(s *client.Session, how frames.Frame, stop context.CancelFunc) {
+	if c.errLive {
+		c.note("") // the terminal shows ^C where the cursor is
+	}
 	c.note("cancelling …")
 	ctx, cancel := context.WithTimeout(context.Background(), cancelWait)
 	defer cancel()
@@ -188,7 +243,9 @@ func (f *follower) take(ctx context.Context, s *client.Session, frame *frames.Fr
 	}
 	switch frame.Type {
 	case frames.TypeError:
-		f.failed = frame.Err()
+		if frame.Entry > f.until || f.atRest { // else it was another turn's
+			f.failed = frame.Err()
+		}
 		if f.refuses(frame) {
 			return true, f.giveUp(ctx, s)
 		}
@@ -212,10 +269,14 @@ func (f *follower) state(ctx context.Context, s *client.Session, frame *frames.F
 	case frame.Entry < f.until:
 	case status == "idle" && f.setup != nil:
 		f.setup = nil
+		if ctx.Err() != nil { // before there was a turn
+			return f.ending(ctx).Type == frames.TypeCancel, f.outcome(ctx, state)
+		}
 		_, err := s.Send(ctx, frames.Text(f.say))
 		return false, err
 	case status == "idle" && turn > 0:
 		if !f.task || f.keep || ctx.Err() != nil {
+			f.rests = true
 			return true, f.outcome(ctx, state)
 		}
 		if f.closing {

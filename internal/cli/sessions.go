@@ -38,6 +38,7 @@ func (*sessListCmd) Run(c *console) error {
 			return c.print(append([]client.SessionInfo{}, all...))
 		}
 		if len(all) == 0 {
+			c.noteOwn(m)
 			c.say("No sessions. Begin one: weavebus run --model scripted/demo \"Describe this folder\"")
 			return nil
 		}
@@ -127,7 +128,7 @@ func (cmd *sessResumeCmd) Run(c *console) error {
 		if err := cmd.serve(ctx, c, m, info); err != nil {
 			return err
 		}
-		return resumable(info.ID, cmd.follow(ctx, c, m, info))
+		return cmd.follow(ctx, c, m, info)
 	})
 }
 
@@ -141,7 +142,7 @@ func (cmd *sessResumeCmd) follow(ctx context.Context, c *console, m *mesh, info 
 	defer func() { _ = s.Close() }() // the connection goes next
 	if cmd.Text != "" {
 		if _, err := s.Send(ctx, frames.Text(cmd.Text)); err != nil {
-			return err
+			return resumable(info.ID, err)
 		}
 		return c.follow(ctx, s, &follower{after: info.Entries})
 	}
@@ -149,9 +150,13 @@ func (cmd *sessResumeCmd) follow(ctx context.Context, c *console, m *mesh, info 
 	f := &follower{until: info.Entries, atRest: !running(info.Status)}
 	err = c.follow(ctx, s, f)
 	if f.atRest && err == nil && !info.Closed() && !c.JSON {
-		c.note("session %s is idle: go on with weavebus sessions resume %s TEXT", info.ID, info.ID)
+		c.noteIdle(info.ID)
 	}
 	return err
+}
+
+func (c *console) noteIdle(id string) {
+	c.note("session %s is idle: go on with weavebus sessions resume %s TEXT", id, id)
 }
 
 // announce says what a session waits for where that is not the mesh.

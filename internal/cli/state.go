@@ -21,6 +21,15 @@ type meshFile struct {
 	Prefix  string `json:"prefix"`
 	// Hooks are the flags that it was started with.
 	Hooks []string `json:"hooks,omitempty"`
+	// Models are the settings of its models, but for keys.
+	Models meshModels `json:"models,omitzero"`
+}
+
+// meshModels is where the models of a mesh are.
+type meshModels struct {
+	OpenAIBaseURL string `json:"openaiBaseUrl,omitempty"`
+	OpenAIKey     bool   `json:"openaiKey,omitempty"`
+	Scripts       string `json:"scripts,omitempty"`
 }
 
 const meshFileName = "mesh.json"

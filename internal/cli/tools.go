@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/weavebus/weavebus/pkg/client"
@@ -52,6 +54,7 @@ func (cmd *toolsListCmd) Run(c *console) error {
 		}
 		if len(tools) == 0 {
 			c.say("%s", client.PromptText(nil))
+			c.noteOwn(m)
 			c.note("Serve some: weavebus up --workspace DIR, or a tool of your own as in examples/hello-tool.")
 			return nil
 		}
@@ -152,6 +155,7 @@ func (cmd *toolsDescribeCmd) Run(c *console) error {
 		if err != nil {
 			return err
 		}
+		c.noteMissing(cmd.Tools, tools)
 		text := client.PromptText(tools)
 		if c.JSON {
 			return c.print(map[string]string{"text": text})
@@ -159,6 +163,16 @@ func (cmd *toolsDescribeCmd) Run(c *console) error {
 		c.say("%s", text)
 		return nil
 	})
+}
+
+// noteMissing names what was asked for and is not among the tools that can be called.
+func (c *console) noteMissing(asked []string, ready []client.Tool) {
+	for _, name := range asked {
+		isName := func(t client.Tool) bool { return t.Name == name || strings.ContainsAny(name, "*?") }
+		if !c.JSON && !slices.ContainsFunc(ready, isName) {
+			c.note("%s: no such tool can be called now; see weavebus tools", name)
+		}
+	}
 }
 
 func indent(text json.RawMessage) string {

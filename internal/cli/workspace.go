@@ -10,6 +10,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/nats-io/nats.go"
 
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/client"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -100,7 +101,7 @@ func (m *mesh) awaitWorkspace(ctx context.Context, dir string) error {
 		if owned || err != nil {
 			return err
 		}
-		if err := sleep(ctx, announcePause); err != nil {
+		if err := pause.For(ctx, announcePause); err != nil {
 			return err
 		}
 	}

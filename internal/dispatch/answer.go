@@ -101,7 +101,6 @@ func (a *attempt) keep(f *frames.Frame) {
 	switch {
 	case foreign:
 		a.foreign = true
-		a.d.stats.foreign.Add(1)
 	case a.result == nil:
 		a.result, a.unsaid = res, saysNothing(f, res.Err)
 	default:

@@ -13,10 +13,15 @@ import (
 // repairsKey is where a result's metadata lists what was done to the arguments.
 const repairsKey = "repairs"
 
-// readArguments makes the arguments of a call those that will run: repaired where
-// they have one meaning all the same, fitting the schema, with its defaults.
-func (d *Dispatcher) readArguments(t *registry.Tool, c *Call) error {
-	s, err := d.argumentsOf(t)
+// readArguments makes the arguments of a call those that will run: within the
+// limits, repaired where they have one meaning all the same, fitting the schema of
+// the call's declaration, with its defaults.
+func (d *Dispatcher) readArguments(p *Prepared) error {
+	c := &p.Call
+	if err := d.small(c.Tool, c.Arguments); err != nil {
+		return err
+	}
+	s, err := d.argumentsOf(p.Declaration)
 	if err != nil {
 		return err
 	}
@@ -24,7 +29,7 @@ func (d *Dispatcher) readArguments(t *registry.Tool, c *Call) error {
 		if err := repair(c); err != nil {
 			return err
 		}
-		c.Arguments = c.Translate(t.Declaration, c.Arguments)
+		c.Arguments = c.Translate(p.Declaration, c.Arguments)
 	}
 	if err := s.Validate(c.Arguments); err != nil {
 		if err := mend(s, c); err != nil {
@@ -37,11 +42,11 @@ func (d *Dispatcher) readArguments(t *registry.Tool, c *Call) error {
 
 // fit holds arguments that a hook gave to the limits and to the schema, and gives
 // them with its defaults. Nothing is repaired: a program wrote them.
-func (d *Dispatcher) fit(t *registry.Tool, args json.RawMessage) (json.RawMessage, error) {
-	if err := d.small(t.Name, args); err != nil {
+func (d *Dispatcher) fit(decl *frames.Declaration, args json.RawMessage) (json.RawMessage, error) {
+	if err := d.small(decl.Name, args); err != nil {
 		return nil, err
 	}
-	s, err := d.argumentsOf(t)
+	s, err := d.argumentsOf(decl)
 	if err != nil {
 		return nil, err
 	}
@@ -50,13 +55,13 @@ func (d *Dispatcher) fit(t *registry.Tool, args json.RawMessage) (json.RawMessag
 
 // argumentsOf gives the schema of a tool's arguments. A tool whose schemas do not
 // compile is not called at all.
-func (d *Dispatcher) argumentsOf(t *registry.Tool) (*schema.Schema, error) {
-	s, err := d.reg.Arguments(t.Declaration)
+func (d *Dispatcher) argumentsOf(decl *frames.Declaration) (*schema.Schema, error) {
+	s, err := d.reg.Arguments(decl)
 	if err == nil {
-		_, err = d.reg.Output(t.Declaration)
+		_, err = d.reg.Output(decl)
 	}
 	if err != nil {
-		return nil, registry.Unusable(t.Name, "", frames.AsError(err))
+		return nil, registry.Unusable(decl.Name, "", frames.AsError(err))
 	}
 	return s, nil
 }

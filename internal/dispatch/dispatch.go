@@ -108,7 +108,7 @@ type Dispatcher struct {
 	cfg   Config
 	hooks *hooks
 
-	stats struct{ late, foreign, retries atomic.Uint64 }
+	stats struct{ late, retries atomic.Uint64 }
 
 	mu     sync.Mutex
 	lanes  map[laneKey]*lane
@@ -204,7 +204,7 @@ func (d *Dispatcher) register(r *running) error {
 // has its answer waits in none.
 func (d *Dispatcher) laneOf(p *Prepared) *lane {
 	at := laneKey{p.Tool, p.Depth}
-	if p.skipped() {
+	if p.Answered() {
 		return newLane(at)
 	}
 	l := d.lanes[at]
@@ -257,15 +257,15 @@ func (d *Dispatcher) Cancel(caller, id string) bool {
 // Stats counts what happened to calls since the start.
 type Stats struct {
 	// LateResults came behind the one that counts, or after their call was
-	// answered; ForeignResults named another call.
-	LateResults, ForeignResults uint64
+	// answered.
+	LateResults uint64
 	// Retries are attempts beyond the first.
 	Retries uint64
 }
 
 // Stats gives the counts so far.
 func (d *Dispatcher) Stats() Stats {
-	return Stats{d.stats.late.Load(), d.stats.foreign.Load(), d.stats.retries.Load()}
+	return Stats{d.stats.late.Load(), d.stats.retries.Load()}
 }
 
 // InFlight gives how many callers were not told their result yet.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/weavebus/weavebus/internal/registry"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/hook"
@@ -13,7 +12,7 @@ import (
 
 // prepareHooked is prepare of a call that hooks see: a failure goes to those for
 // errors, of which one may answer instead.
-func (d *Dispatcher) prepareHooked(ctx context.Context, p *Prepared) error {
+func (d *Dispatcher) prepareHooked(ctx context.Context, p *Prepared, prepare prepare) error {
 	if d.runs(&p.Call) {
 		return runsAlready(p.ID)
 	}
@@ -22,7 +21,7 @@ func (d *Dispatcher) prepareHooked(ctx context.Context, p *Prepared) error {
 		return err
 	}
 	defer release()
-	err = d.prepareUnder(ctx, s, p)
+	err = prepareUnder(ctx, s, p, prepare)
 	if err == nil {
 		return nil
 	}
@@ -46,11 +45,11 @@ func (d *Dispatcher) runs(c *Call) bool {
 	return d.calls[callKey{c.Caller, c.ID}] != nil
 }
 
-// prepareUnder is prepare that CANCEL ends.
-func (d *Dispatcher) prepareUnder(ctx context.Context, s *stopper, p *Prepared) error {
+// prepareUnder prepares a call until CANCEL ends that.
+func prepareUnder(ctx context.Context, s *stopper, p *Prepared, prepare prepare) error {
 	stoppable, done := s.under(ctx)
 	defer done()
-	err := d.prepare(stoppable, p)
+	err := prepare(stoppable, p)
 	if p.Declaration == nil { // hooks behind have something to look at
 		p.Declaration = &frames.Declaration{Name: p.Tool}
 	}
@@ -68,12 +67,12 @@ func stoppedBy(tool string, cause error) *frames.Error {
 	return frames.AsError(cause)
 }
 
-// skipped reports whether a gate answered in place of the tool.
-func (p *Prepared) skipped() bool { return p.hooked != nil && p.hooked.answer != nil }
+// Answered reports whether a hook answered in place of the tool.
+func (p *Prepared) Answered() bool { return p.hooked != nil && p.hooked.answer != nil }
 
 // gates lets the hooks before the tool decide, in order, until one ends the call.
 // A gate that gives no decision denies.
-func (d *Dispatcher) gates(ctx context.Context, p *Prepared, t *registry.Tool) error {
+func (d *Dispatcher) gates(ctx context.Context, p *Prepared) error {
 	if p.hooked == nil {
 		return nil
 	}
@@ -91,13 +90,13 @@ func (d *Dispatcher) gates(ctx context.Context, p *Prepared, t *registry.Tool) e
 			return frames.DeniedByHook(p.Tool, g.Name, made.Reason())
 		}
 		if err == nil {
-			err = d.take(p, t, i, made)
+			err = d.take(p, i, made)
 		}
 		if err != nil {
 			g.fault(hook.PhaseBefore, c, err)
 			return frames.HookFailed(p.Tool, g.Name, err)
 		}
-		if p.skipped() {
+		if p.Answered() {
 			return nil
 		}
 	}
@@ -105,7 +104,7 @@ func (d *Dispatcher) gates(ctx context.Context, p *Prepared, t *registry.Tool) e
 }
 
 // take does what a gate decided; an error is the gate's fault.
-func (d *Dispatcher) take(p *Prepared, t *registry.Tool, i int, made hook.Decision) error {
+func (d *Dispatcher) take(p *Prepared, i int, made hook.Decision) error {
 	g := p.hooked.chain[i]
 	switch made.Action() {
 	case hook.ActionProceed:
@@ -113,7 +112,7 @@ func (d *Dispatcher) take(p *Prepared, t *registry.Tool, i int, made hook.Decisi
 	case hook.ActionMutate:
 		args, err := made.Arguments()
 		if err == nil {
-			args, err = d.fit(t, args)
+			args, err = d.fit(p.Declaration, args)
 		}
 		if err != nil {
 			return prefixed("it gave other arguments, which cannot be: ", err)
@@ -123,7 +122,7 @@ func (d *Dispatcher) take(p *Prepared, t *registry.Tool, i int, made hook.Decisi
 	case hook.ActionSkip:
 		res, err := made.Result()
 		if err == nil {
-			err = d.check(t.Declaration, res)
+			err = d.check(p.Declaration, res)
 		}
 		if err != nil {
 			return prefixed("it gave a result, which cannot be: ", err)

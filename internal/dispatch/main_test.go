@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,6 +41,9 @@ func inBubble(t *testing.T, cfg dispatch.Config, test func(t *testing.T, w *worl
 		}
 		w.line = w.mesh.Line(t, "router")
 		w.conn = w.connect("router", w.line.Option())
+		if cfg.Log == nil {
+			cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+		}
 		d, err := dispatch.Follow(t.Context(), t.Context(), w.conn, cfg)
 		if err != nil {
 			t.Fatal(err)

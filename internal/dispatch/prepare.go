@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weavebus/weavebus/internal/registry"
+	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -15,12 +16,41 @@ import (
 // the limits and fit the schema, the workspace has one owner. The error is an
 // *frames.Error whose effect is none.
 func (d *Dispatcher) Prepare(ctx context.Context, c Call) (*Prepared, error) {
-	p := &Prepared{Call: c, hooked: d.hooks.of(&c)}
-	prepare := d.prepare
+	return d.prepared(ctx, c, d.prepare)
+}
+
+// PrepareOutside is Prepare of a call of a tool that is none of the mesh's: whoever
+// runs it is outside, and decl is what it declares. Hand the call over with
+// [Dispatcher.HandOver]; where a hook has answered it already, start it instead.
+func (d *Dispatcher) PrepareOutside(ctx context.Context, c Call, decl *frames.Declaration) (*Prepared, error) {
+	return d.prepared(ctx, c, func(ctx context.Context, p *Prepared) error {
+		p.Declaration = decl
+		if err := d.readArguments(p); err != nil {
+			return err
+		}
+		return d.gates(ctx, p)
+	})
+}
+
+// HandOver tells observers that a call begins that somebody outside runs.
+func (d *Dispatcher) HandOver(ctx context.Context, p *Prepared) {
 	if p.hooked != nil {
-		prepare = d.prepareHooked
+		p.observe(nil, bus.TraceHeader(ctx))
 	}
-	if err := prepare(ctx, p); err != nil {
+}
+
+type prepare = func(context.Context, *Prepared) error
+
+// prepared prepares a call, under its hooks where there are any.
+func (d *Dispatcher) prepared(ctx context.Context, c Call, prepare prepare) (*Prepared, error) {
+	p := &Prepared{Call: c, hooked: d.hooks.of(&c)}
+	var err error
+	if p.hooked != nil {
+		err = d.prepareHooked(ctx, p, prepare)
+	} else {
+		err = prepare(ctx, p)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -35,16 +65,13 @@ func (d *Dispatcher) prepare(ctx context.Context, p *Prepared) error {
 		return err
 	}
 	p.Declaration = t.Declaration
-	if err := d.small(t.Name, p.Arguments); err != nil {
-		return err
-	}
-	if err := d.readArguments(t, &p.Call); err != nil {
+	if err := d.readArguments(p); err != nil {
 		return err
 	}
 	if p.key, err = workspaceKey(t, p.Workspace); err != nil {
 		return err
 	}
-	if err := d.gates(ctx, p, t); err != nil || p.skipped() {
+	if err := d.gates(ctx, p); err != nil || p.Answered() {
 		return err
 	}
 	if t.Annotations.RequiresConfirmation {

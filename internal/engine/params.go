@@ -90,10 +90,10 @@ func (p *Params) set(key string, value json.RawMessage) error {
 		return nil
 	}
 	if read, ok := readers[key]; ok {
-		return named(key, read(p, value))
+		return ParamError(key, read(p, value))
 	}
 	if !json.Valid(value) {
-		return named(key, invalid("is not JSON"))
+		return ParamError(key, invalid("is not JSON"))
 	}
 	if p.Settings == nil {
 		p.Settings = map[string]json.RawMessage{}
@@ -117,7 +117,7 @@ var readers = map[string]func(*Params, json.RawMessage) error{
 	aliasToolChoice:     func(p *Params, v json.RawMessage) error { return p.ToolChoice.UnmarshalJSON(v) },
 	"maxIterations":     func(p *Params, v json.RawMessage) error { return readBound(&p.MaxIterations, v) },
 	"maxCalls":          func(p *Params, v json.RawMessage) error { return readBound(&p.MaxCalls, v) },
-	"maxTokens":         func(p *Params, v json.RawMessage) error { return readCount(&p.MaxTokens, v) },
+	"maxTokens":         (*Params).readTokens,
 	"maxDurationMs":     (*Params).readDuration,
 	"temperature":       (*Params).readTemperature,
 }
@@ -135,13 +135,15 @@ func (p *Params) readMessages(value json.RawMessage) (err error) {
 	return err
 }
 
+func (p *Params) readTokens(value json.RawMessage) (err error) {
+	p.MaxTokens, err = CountParam(value)
+	return err
+}
+
 func (p *Params) readDuration(value json.RawMessage) error {
-	var ms int64
-	if err := readCount(&ms, value); err != nil {
-		return err
-	}
+	ms, err := CountParam(value)
 	p.MaxDuration = time.Duration(min(ms, maxMillis)) * time.Millisecond
-	return nil
+	return err
 }
 
 func (p *Params) readTemperature(value json.RawMessage) error {
@@ -169,26 +171,25 @@ const (
 	maxMillis = int64(365 * 24 * time.Hour / time.Millisecond)
 )
 
-// readCount reads a whole number in any numeric form: 5, 5.0 and 5e0 are the same.
-func readCount(to *int64, value json.RawMessage) error {
+// CountParam reads a whole number, 0 or more, in any numeric form: 5, 5.0 and 5e0
+// are the same.
+func CountParam(value json.RawMessage) (int64, error) {
 	raw, err := frames.FromJSON(value)
 	if err == nil {
 		if n, ok := raw.Int64(); ok && n >= 0 && n <= maxCount {
-			*to = n
-			return nil
+			return n, nil
 		}
 	}
-	return invalid("must be a whole number, 0 or more")
+	return 0, invalid("must be a whole number, 0 or more")
 }
 
 func readBound(to **int, value json.RawMessage) error {
-	var n int64
-	if err := readCount(&n, value); err != nil {
-		return err
+	n, err := CountParam(value)
+	if err == nil {
+		bound := int(n)
+		*to = &bound
 	}
-	bound := int(n)
-	*to = &bound
-	return nil
+	return err
 }
 
 func isNull(value json.RawMessage) bool { return strings.TrimSpace(string(value)) == "null" }
@@ -197,8 +198,9 @@ func invalid(format string, args ...any) *frames.Error {
 	return frames.NewError(frames.CodeValidationInput, format, args...)
 }
 
-// named puts the key before what is wrong with its value.
-func named(key string, err error) error {
+// ParamError puts the key before what is wrong with its value, as VALIDATION_INPUT;
+// nil stays nil.
+func ParamError(key string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -107,7 +107,7 @@ func takeInput(t *testing.T, m *bustest.Mesh) {
 func writeSession(t *testing.T, m *bustest.Mesh, identity string) {
 	t.Helper()
 	ctx, js := t.Context(), m.JetStream(t, identity)
-	kv, err := assets.Sessions(ctx, js, "wb")
+	kv, err := js.KeyValue(ctx, assets.SessionsBucket("wb"))
 	if err != nil {
 		t.Fatal(err)
 	}

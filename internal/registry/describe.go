@@ -66,6 +66,7 @@ func (r *Registry) described(m frames.Message, name string) (found bool) {
 		if f.Type != frames.TypeDescription {
 			continue
 		}
+		f.Content = withName(f)
 		said := func(key string) string { s, _ := f.Content.Lookup(key).Text(); return s }
 		tool := said("name")
 		found = found || tool == name
@@ -81,6 +82,17 @@ func (r *Registry) described(m frames.Message, name string) (found bool) {
 		}
 	}
 	return found
+}
+
+// withName gives a DESCRIPTION's content; a name that stands beside it only is read
+// as if it stood in it.
+func withName(f *frames.Frame) frames.Raw {
+	if f.Name == "" || !f.Content.Lookup("name").Absent() {
+		return f.Content
+	}
+	fields := f.Content.Fields()
+	fields.Set("name", frames.Value(f.Name))
+	return fields.Raw()
 }
 
 func (r *Registry) callable(name string) bool {

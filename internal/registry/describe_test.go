@@ -37,6 +37,12 @@ func TestPlainServiceIsFound(t *testing.T) {
 			want(t, "found", r.shows("echo"), "0.0.0: tool")
 		})
 	})
+	t.Run("named beside its declaration only", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, r *rig) {
+			r.answerDescribe("local", `{"type":"DESCRIPTION","name":"echo","content":{"description":"says it again"}} {"type":"END"}`)
+			want(t, "found", shown(r.Find(t.Context(), "echo")), "0.0.0: tool")
+		})
+	})
 	t.Run("by its name", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, r *rig) {
 			r.plain("local", &frames.Declaration{Name: "echo"})

@@ -177,6 +177,15 @@ func (r *rig) plain(identity string, declare ...*frames.Declaration) *plain {
 	return p
 }
 
+// answerDescribe answers each DESCRIBE with a message as it is written.
+func (r *rig) answerDescribe(identity, message string) {
+	r.t.Helper()
+	c := r.connect(identity)
+	_, err := c.NATS().Subscribe(c.Describe(), func(m *nats.Msg) { _ = m.Respond([]byte(message)) })
+	must(r.t, err)
+	must(r.t, c.Flush(r.t.Context()))
+}
+
 // questions gives the names that were asked for since the last time.
 func (p *plain) questions() []string {
 	p.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/weavebus/weavebus/internal/assets"
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -49,13 +50,9 @@ func (r *Registry) followSettings(ctx context.Context, known func(error)) {
 	}
 	for ctx.Err() == nil {
 		r.cfg.Log.Info("reading again what operators decided", "why", err)
-		pause := time.NewTimer(settingPause)
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
+		if pause.For(ctx, settingPause) == nil {
 			err = r.watchSettings(ctx, func() {})
 		}
-		pause.Stop()
 	}
 }
 

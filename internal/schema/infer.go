@@ -258,7 +258,7 @@ var reserved = regexp.MustCompile(`^[^ \t\n]*=`)
 func describeField(s *jsonschema.Schema, f field) error {
 	if text, ok := f.tag.Lookup("jsonschema"); ok {
 		if text == "" || reserved.MatchString(text) {
-			return fmt.Errorf("the jsonschema tag is its description: not empty, no word with = first")
+			return fmt.Errorf("the jsonschema tag is its description: not empty, no word with = first; an enum or a bound stands in a schema of your own (tool.InputSchema)")
 		}
 		s.Description = text
 	}

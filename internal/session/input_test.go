@@ -89,7 +89,7 @@ func TestUnknown(t *testing.T) {
 	same(t, l.input(frames.Text("go on")), "user: go on", "state thinking 1")
 }
 
-// contract: G2, G20, B43
+// contract: G2, G20, B43, G34
 // case: WS-H09
 func TestExactTurns(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 // anew.
 func setTool(s *State, key string, value json.RawMessage) error {
 	d, err := ownTool(value)
-	if err != nil {
+	if err != nil { // with its own code
 		e := frames.AsError(err)
 		return e.With(func(c *frames.Error) { c.Message, c.LLMMessage = "PARAM "+key+": "+c.Message, "" })
 	}

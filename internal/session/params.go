@@ -72,7 +72,7 @@ func (s *State) setParam(f *frames.Frame) error {
 	}
 	value, err := f.Value.JSON()
 	if err != nil {
-		return invalid(f.Key, "%s", frames.AsError(err).Message)
+		return engine.ParamError(f.Key, err)
 	}
 	return setterOf(f.Key)(s, f.Key, value)
 }
@@ -85,8 +85,7 @@ func checkKey(key string) error {
 }
 
 func invalid(key, format string, args ...any) error {
-	e := frames.NewError(frames.CodeValidationInput, format, args...)
-	return e.With(func(c *frames.Error) { c.Message = "PARAM " + key + ": " + c.Message })
+	return engine.ParamError(key, frames.NewError(frames.CodeValidationInput, format, args...))
 }
 
 func (s *State) keep(key string, value json.RawMessage) {
@@ -136,10 +135,10 @@ func setSessionID(s *State, key string, value json.RawMessage) error {
 }
 
 func setMaxTurns(s *State, key string, value json.RawMessage) error {
-	n, err := countOf(key, value)
+	n, err := engine.CountParam(value)
 	switch {
 	case err != nil:
-		return err
+		return engine.ParamError(key, err)
 	case n < 1:
 		return invalid(key, "must be at least 1")
 	case n < int64(s.CurrentTurn):
@@ -156,19 +155,6 @@ func textOf(key string, value json.RawMessage) (string, error) {
 	}
 	return text, nil
 }
-
-// countOf reads a whole number in any numeric form: 5, 5.0 and 5e0 are the same.
-func countOf(key string, value json.RawMessage) (int64, error) {
-	raw, err := frames.FromJSON(value)
-	if err == nil {
-		if n, ok := raw.Int64(); ok && n >= 0 && n <= maxCount {
-			return n, nil
-		}
-	}
-	return 0, invalid(key, "must be a whole number from 0 to %d", int64(maxCount))
-}
-
-const maxCount = 1 << 40
 
 func oneOf(words ...string) func(string, json.RawMessage) error {
 	return func(key string, value json.RawMessage) error {

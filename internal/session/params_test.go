@@ -7,7 +7,7 @@ import (
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
-// contract: G11
+// contract: G11, G43, G12
 func TestParams(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/weavebus/weavebus/internal/blobs"
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
@@ -137,9 +138,9 @@ func (w *writing) read(ctx context.Context) (Head, error) {
 	}
 	for {
 		w.pause = min(max(2*w.pause, readBackPause), maxReadBackPause)
-		if !sleep(ctx, w.pause) {
+		if err := pause.For(ctx, w.pause); err != nil {
 			return Head{}, frames.NewError(frames.CodeUnavailable,
-				"cannot tell whether session %s was written: %w", w.key.SID, bus.Words(context.Cause(ctx)))
+				"cannot tell whether session %s was written: %w", w.key.SID, bus.Words(err))
 		}
 		if head, err := w.readBack(ctx); err == nil {
 			return head, nil
@@ -196,17 +197,6 @@ func (w *writing) append(ctx context.Context, e Entry, last uint64) (head Head, 
 	}
 	w.unknown[e.By] = true
 	return Head{}, true, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // historyBytes bounds what one History gives.

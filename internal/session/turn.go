@@ -111,9 +111,12 @@ func (s *State) takeResult(i int, o Outcome) Change {
 	return c
 }
 
+// mostUsed bounds each count that a tool says of itself, so that sums do not overflow.
+const mostUsed = 1 << 40
+
 // usageOf reads what a tool says that it used; what it says otherwise counts nothing.
 func usageOf(raw frames.Raw) provider.Usage {
-	n := func(key string) int64 { v, _ := raw.Lookup(key).Int64(); return min(max(v, 0), maxCount) }
+	n := func(key string) int64 { v, _ := raw.Lookup(key).Int64(); return min(max(v, 0), mostUsed) }
 	return provider.Usage{
 		InputTokens: n("inputTokens"), OutputTokens: n("outputTokens"), TotalTokens: n("totalTokens"),
 		CachedTokens: n("cachedTokens"), ReasoningTokens: n("reasoningTokens"),

@@ -382,3 +382,54 @@ func TestCallOfALoopThatDies(t *testing.T) {
 		w.history()
 	})
 }
+
+// A result that is sent again, in one message or as another, is one result.
+//
+// case: WS-H03
+func TestResultThatIsSentAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.harness()
+		w.harness()
+		w.loop()
+		w.play = rounds(says("", `ask {"n":1}`, `ask {"n":2}`), says("well"))
+		c := w.session(w.Client, "fake/m", frames.Param("tool", map[string]any{"name": "ask", "timeoutMs": 600_000}))
+		other := w.dial() // serves the tool, and never answers there
+		sub, err := other.Conn().NATS().SubscribeSync(other.Conn().Own("me", "ask"))
+		w.must(err)
+		w.must(other.Conn().Flush(t.Context()))
+		c.send(frames.Text("go"))
+		var ids []string
+		for range 2 {
+			m, err := sub.NextMsgWithContext(t.Context())
+			w.must(err)
+			call, err := frames.Decode(m.Data)
+			w.must(err)
+			ids = append(ids, call.Frames[0].ToolCallID)
+		}
+		slices.Sort(ids)
+		result := func(i int, frameID string) frames.Frame {
+			return frames.Result(&frames.ToolResult{Result: fmt.Appendf(nil, `{"n":%d}`, i)}, frames.WithCall(ids[i], "ask"), frames.WithID(frameID))
+		}
+		for range 3 {
+			c.send(result(0, "r0"))
+		}
+		<-time.After(5 * time.Minute) // virtual time: behind the stream's own window for repeats
+		c.send(result(0, "r0"))
+		c.send(result(1, "r1"))
+		got := c.until("assistant: well", 1)
+		c.send(result(1, "r1"))
+		synctest.Wait()
+		if strings.Count(got, "result ask") != 2 || strings.Contains(strings.Join(c.lines(), "\n"), "CONFLICT") {
+			t.Errorf("got:\n%s", strings.Join(c.lines(), "\n"))
+		}
+		if history := w.history(); len(history) != 6 {
+			t.Errorf("%d messages", len(history))
+		}
+		info, err := w.SessionInfo(t.Context(), "s1")
+		w.must(err)
+		if info.Usage.Calls != 2 {
+			t.Errorf("%d calls are counted", info.Usage.Calls)
+		}
+		w.must(sub.Unsubscribe())
+	})
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/tool"
@@ -152,17 +153,8 @@ func (o *own) answer(ctx context.Context, f *frames.Frame, res *frames.ToolResul
 		case err == nil, ctx.Err() != nil, code != frames.CodeUnavailable && code != frames.CodeBusy:
 			return // what is lost times out
 		default:
-			rest(ctx, answerPause)
+			_ = pause.For(ctx, answerPause) // an end is seen by the next Send
 		}
-	}
-}
-
-func rest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
 

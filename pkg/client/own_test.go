@@ -315,7 +315,7 @@ func TestOwnToolsSurviveTheirLoop(t *testing.T) {
 	}
 }
 
-// contract: G43, G12
+// contract: G12
 func TestToolsThatCannotBeServed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.harness()

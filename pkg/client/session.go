@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -135,7 +136,7 @@ func (s *Session) Send(ctx context.Context, fs ...frames.Frame) (string, error) 
 	began := time.Now()
 	for {
 		_, err := s.c.conn.Request(ctx, s.c.conn.In(s.c.Caller(), s.ID), ptrs...)
-		if !lost(err) || !s.interrupted() || time.Since(began) >= s.cfg.outage || pause(ctx, sendAgain) != nil {
+		if !lost(err) || !s.interrupted() || time.Since(began) >= s.cfg.outage || pause.For(ctx, sendAgain) != nil {
 			return fs[0].ID, err
 		}
 	}
@@ -152,17 +153,6 @@ func lost(err error) bool {
 func (s *Session) interrupted() bool {
 	nc := s.c.conn.NATS()
 	return !nc.IsConnected() || nc.Stats().Reconnects > s.reconnects
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Frames ranges over what happens in the session, from its beginning: every

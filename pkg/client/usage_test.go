@@ -15,7 +15,7 @@ import (
 // A session's ledger counts its model requests, those that failed, and what tools
 // say that they used themselves.
 //
-// contract: F5
+// contract: F5, E10
 func TestLedgerOfASession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.harness()

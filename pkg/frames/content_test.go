@@ -180,6 +180,8 @@ func TestForModel(t *testing.T) {
 		{ToolResult{}, "{}"}, {ToolResult{Result: json.RawMessage(`""`)}, `""`}, {ToolResult{Result: json.RawMessage(`{"a":1}`)}, `{"a":1}`},
 		{ToolResult{Err: failed}, "exit 1"}, {ToolResult{Err: failed, Result: json.RawMessage(`{"exitCode":1}`)}, "exit 1\n{\"exitCode\":1}"},
 		{ToolResult{Err: failed, Result: json.RawMessage(`null`)}, "exit 1"},
+		{ToolResult{Result: json.RawMessage("{\n  \"n\" : [ 9007199254740993, 1.0 ],\t\"s\": \"<a b>\" }")}, `{"n":[9007199254740993,1.0],"s":"<a b>"}`},
+		{ToolResult{Err: failed, Result: json.RawMessage("[ 1 ]")}, "exit 1\n[1]"}, {ToolResult{Result: json.RawMessage(`{"a": `)}, `{"a": `},
 	} {
 		if got := c.r.ForModel(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

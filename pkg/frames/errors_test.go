@@ -34,6 +34,8 @@ func TestErrorTexts(t *testing.T) {
 			`Tool "raed_file" not found. Available tools: read_file, write_file, run_command. Use one of them.`, true, EffectNone, 0},
 		{NotFound("x", nil), CodeNotFound, `Tool "x" not found`,
 			`Tool "x" not found. No tools are currently registered. Go on without one, or use one when it is there.`, true, EffectNone, 0},
+		{NotFound("read_*", nil), CodeNotFound, `Tool "read_*" not found`,
+			`Tool "read_*" not found. That is no name of a tool: names are 1 to 64 letters, digits, _ and -.`, true, EffectNone, 0},
 		{Disabled("x"), CodeDisabled, `Tool "x" is disabled`,
 			`Tool "x" is currently disabled. Try another approach, or wait until it is enabled.`, false, EffectNone, 0},
 		{Denied("x", "only on weekdays"), CodeDenied, `Tool "x" denied: only on weekdays`,

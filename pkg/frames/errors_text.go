@@ -33,7 +33,11 @@ func NotFound(name string, callable []string) *Error {
 }
 
 func available(name string, callable []string) string {
-	if len(callable) == 0 {
+	switch {
+	case len(callable) > 0:
+	case !ValidName(name):
+		return "That is no name of a tool: names are 1 to 64 letters, digits, _ and -."
+	default:
 		return "No tools are currently registered. Go on without one, or use one when it is there."
 	}
 	names := nearest(name, callable)

@@ -1,6 +1,8 @@
 package frames
 
 import (
+	"bytes"
+	"fmt"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -49,12 +51,23 @@ func (r *reader) openFrame() (pairs int, bad *fault) {
 	case h.kind == KindExt:
 		return 0, r.failExt(int8(r.data[r.pos+h.size-1]))
 	case h.kind != KindMap:
-		return 0, r.fail("a frame is a map, not %s", h.kind)
+		return 0, r.fail("a frame is a map, not %s%s", h.kind, r.plainText())
 	case h.n > MaxKeys:
 		return 0, r.fail("a frame of %d keys, the most is %d", h.n, MaxKeys)
 	}
 	r.nodes++
 	return h.n, r.open(h, len(r.data)-r.pos-h.size)
+}
+
+// plainText shows the beginning of a message that is no frames but a text: what a
+// program printed, say.
+func (r *reader) plainText() string {
+	const most = 40
+	text := r.data[:min(len(r.data), most)]
+	if r.pos > 0 || len(text) < 2 || bytes.ContainsFunc(text, func(c rune) bool { return c < ' ' && c != '\n' || c > '~' }) {
+		return ""
+	}
+	return fmt.Sprintf(": it is the text %q", text)
 }
 
 func (r *reader) pair() *fault {

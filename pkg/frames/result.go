@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -274,11 +275,21 @@ func jsonOf(v Raw) json.RawMessage {
 func (r *ToolResult) ForModel() string {
 	switch {
 	case r.Err != nil && len(r.Result) > 0 && string(r.Result) != "null":
-		return r.Err.ForModel() + "\n" + string(r.Result)
+		return r.Err.ForModel() + "\n" + compact(r.Result)
 	case r.Err != nil:
 		return r.Err.ForModel()
 	case r.Result == nil:
 		return "{}"
 	}
-	return string(r.Result)
+	return compact(r.Result)
+}
+
+// compact gives a JSON text without the white space between its values.
+func compact(text json.RawMessage) string {
+	var b bytes.Buffer
+	b.Grow(len(text))
+	if json.Compact(&b, text) != nil {
+		return string(text)
+	}
+	return b.String()
 }

@@ -22,4 +22,8 @@
 //
 // Where a gate skipped the tool, the hooks that are listed before it see that
 // result; it and those behind it do not.
+//
+// Calls of tools that a client serves for its own session are run by that client:
+// gates, and hooks for errors, see them before they are handed over, Observe is told
+// that they begin, and the client's result is seen by none.
 package hook

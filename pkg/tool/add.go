@@ -12,7 +12,8 @@ import (
 
 // Add adds a tool that is a function of a struct, or of a map. Its schema is
 // that of the Go type In: fields by their json names, required unless marked
-// omitempty or omitzero, described by their jsonschema tags, and no others. The
+// omitempty or omitzero, described by their jsonschema tags, and no others; an enum
+// or a bound wants an [InputSchema]. The
 // result is the value in JSON; an Out of struct{} is {}, and a [Result] says
 // more than its value. Where fn gives an error its value is dropped: see
 // [Result] to keep it.

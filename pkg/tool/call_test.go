@@ -167,6 +167,32 @@ func TestCallInfo(t *testing.T) {
 	tool.Progress(context.Background(), 1, 2, "nowhere")
 }
 
+// A raw tool's arguments are held to its schema, and read into a type, strictly.
+//
+// contract: E18
+func TestDecodeOfACall(t *testing.T) {
+	t.Parallel()
+	s := tool.NewSet("test")
+	d := raw("x")
+	d.Schema = json.RawMessage(`{"type":"object","properties":{"item":{"type":"string"},"count":{"type":"number"}},"required":["item"]}`)
+	must(t, s.AddRaw(d, func(_ context.Context, c *tool.Call) (*frames.ToolResult, error) {
+		in, err := tool.Decode[order](c)
+		if err != nil {
+			return nil, err
+		}
+		return &frames.ToolResult{Result: fmt.Appendf(nil, "%q", fmt.Sprint(in.Item, in.Count))}, nil
+	}))
+	srv := setup(t).serve(s, "i1")
+	if a := srv.call("x", `{"item":"tea","count":2.0}`); string(a.result.Result) != `"tea2"` {
+		t.Errorf("%s, %v", a.result.Result, a.result.Err)
+	}
+	for _, args := range []string{`{"count":2}`, `{"item":"tea","count":1.5}`} {
+		if a := srv.call("x", args); a.code() != frames.CodeValidationInput {
+			t.Errorf("%s: %v", args, a.result.Err)
+		}
+	}
+}
+
 // What is not one whole call of the subject's tool is refused at once.
 //
 // contract: P17, B5
@@ -269,7 +295,6 @@ func TestFullInstanceIsBusy(t *testing.T) {
 	}
 }
 
-// contract: G21
 func TestJSONCallsAreAnsweredInJSON(t *testing.T) {
 	t.Parallel()
 	s := tool.NewSet("test")

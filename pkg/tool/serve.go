@@ -167,13 +167,15 @@ func (s *server) addTools(work context.Context, names []string) error {
 	return nil
 }
 
+// flush waits for the server. That a subject was refused is left to denied: Flush
+// knows of subscriptions alone, and of those that are not this instance's too.
 func (s *server) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, flushLimit)
 	defer cancel()
 	if err := s.conn.Flush(ctx); frames.CodeOf(err) != frames.CodeDenied {
 		return err
 	}
-	return nil // denied tells it
+	return nil
 }
 
 // denied gives DENIED if the server has refused a subject of this instance since

@@ -218,7 +218,7 @@ func TestAbort(t *testing.T) {
 	})
 }
 
-// contract: F4, E16
+// contract: F4
 func TestOutputAndProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := tool.NewSet("test")

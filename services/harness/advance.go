@@ -162,6 +162,6 @@ func (h *harness) dropInput(ctx context.Context, key session.Key, cursor uint64)
 	defer cancel()
 	err := h.inbox.Purge(ctx, jetstream.WithPurgeSubject(h.conn.Inbox(key.Caller, key.SID)), jetstream.WithPurgeSequence(cursor+1))
 	if err != nil {
-		h.log.Warn("applied input is not removed", "session_id", key.SID, "caller", key.Caller, "err", err)
+		h.log.Warn("applied input is not removed", "session_id", key.SID, "caller", key.Caller, "error", err)
 	}
 }

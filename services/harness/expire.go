@@ -5,9 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/internal/session"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
+
+// followPause comes before another attempt at what failed.
+const followPause = time.Second
 
 // expire ends the calls of waiting sessions whose time is over, until ctx ends. The
 // time stands in the session, so it holds whoever dies; of several replicas that
@@ -18,8 +22,8 @@ func (h *harness) expire(ctx, work context.Context) {
 	for ctx.Err() == nil {
 		err := session.FollowDeadlines(ctx, h.js, h.prefix, w.at)
 		if err != nil && ctx.Err() == nil {
-			h.log.Warn("cannot follow the sessions that wait", "err", err)
-			pause(ctx, fetchPause)
+			h.log.Warn("cannot follow the sessions that wait", "error", err)
+			_ = pause.For(ctx, followPause) // an end is seen above
 		}
 	}
 }
@@ -59,8 +63,8 @@ func (w *waiting) over(key session.Key) {
 	w.mu.Unlock()
 	defer w.h.work.Done()
 	if err := w.h.endWaits(w.work, key); err != nil {
-		w.h.log.Warn("a session's time-out is not handled yet", "session_id", key.SID, "caller", key.Caller, "err", err)
-		w.at(key, time.Now().Add(fetchPause).UnixMilli())
+		w.h.log.Warn("a session's time-out is not handled yet", "session_id", key.SID, "caller", key.Caller, "error", err)
+		w.at(key, time.Now().Add(followPause).UnixMilli())
 	}
 }
 

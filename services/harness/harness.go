@@ -86,8 +86,7 @@ type harness struct {
 	inbox   jetstream.Stream
 	wakeups jetstream.Consumer
 
-	// hands holds a token for each wake-up that may still be taken.
-	hands chan struct{}
+	slots session.Slots // one for each wake-up in hand
 	// work waits for the goroutines of sessions.
 	work    sync.WaitGroup
 	mu      sync.Mutex
@@ -99,14 +98,13 @@ func open(ctx context.Context, cfg Config, env app.Env) (*harness, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &harness{cfg: cfg, conn: conn, log: env.Log, running: map[session.Key]*sessionWork{}, prefix: env.Prefix}
+	h := &harness{
+		cfg: cfg, conn: conn, log: env.Log, prefix: env.Prefix,
+		slots: session.NewSlots(cfg.Wakeups), running: map[session.Key]*sessionWork{},
+	}
 	if err := h.openAssets(ctx, env.Prefix); err != nil {
 		conn.Close()
 		return nil, err
-	}
-	h.hands = make(chan struct{}, cfg.Wakeups)
-	for range cfg.Wakeups {
-		h.hands <- struct{}{}
 	}
 	return h, nil
 }

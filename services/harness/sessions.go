@@ -141,7 +141,7 @@ func (h *harness) get(ctx context.Context, r *bus.Request, q question) error {
 		return err
 	}
 	if err := h.underWay(ctx, &head); err != nil {
-		h.log.Warn("a session's work is not under way", "session_id", q.sid, "caller", q.caller, "err", err)
+		h.log.Warn("a session's work is not under way", "session_id", q.sid, "caller", q.caller, "error", err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weavebus/weavebus/internal/session"
@@ -14,7 +13,6 @@ import (
 const (
 	// handleTimeout bounds the handling of one wake-up; then it comes again.
 	handleTimeout = 30 * time.Second
-	fetchPause    = time.Second
 	nakDelay      = 250 * time.Millisecond
 	maxNakDelay   = 5 * time.Second
 )
@@ -22,66 +20,8 @@ const (
 // follow takes wake-ups until ctx ends: stored inputs, each a hint that its
 // session has input. They are handled under work.
 func (h *harness) follow(ctx, work context.Context) {
-	for ctx.Err() == nil {
-		free := h.free(ctx)
-		if free == 0 {
-			return
-		}
-		took, err := h.fetch(ctx, work, free)
-		h.give(free - took)
-		if err != nil && ctx.Err() == nil {
-			h.log.Warn("cannot fetch wake-ups", "err", err)
-			pause(ctx, fetchPause)
-		}
-	}
-}
-
-// free takes all free hands, at least one; 0 when ctx ended.
-func (h *harness) free(ctx context.Context) (n int) {
-	select {
-	case <-h.hands:
-		n = 1
-	case <-ctx.Done():
-		return 0
-	}
-	for {
-		select {
-		case <-h.hands:
-			n++
-		default:
-			return n
-		}
-	}
-}
-
-func (h *harness) give(n int) {
-	for range n {
-		h.hands <- struct{}{}
-	}
-}
-
-func (h *harness) fetch(ctx, work context.Context, most int) (took int, err error) {
-	batch, err := h.wakeups.Fetch(most, jetstream.FetchContext(ctx))
-	if err != nil {
-		return 0, err
-	}
-	for m := range batch.Messages() {
-		took++
-		h.take(work, m)
-	}
-	if err = batch.Error(); errors.Is(err, nats.ErrTimeout) {
-		err = nil
-	}
-	return took, err
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	h.slots.Pull(ctx, h.wakeups, func(m jetstream.Msg) { h.take(work, m) },
+		func(err error) { h.log.Warn("cannot fetch wake-ups", "error", err) })
 }
 
 // wakeup says that a session has input. One that is not acknowledged stands for
@@ -114,7 +54,7 @@ func (h *harness) take(work context.Context, m jetstream.Msg) {
 	if !ok {
 		h.log.Warn("a wake-up without a session", "subject", m.Subject())
 		_ = m.Term() // else it comes again
-		h.give(1)
+		h.slots.Free()
 		return
 	}
 	w := wakeupOf(m)
@@ -129,7 +69,7 @@ func (h *harness) take(work context.Context, m jetstream.Msg) {
 }
 
 // wait lets a wake-up wait. Of two that wait the newer stands for both, so that
-// a session has few hands and few deliveries, however much input it has.
+// a session has few slots and few deliveries, however much input it has.
 func (h *harness) wait(running *sessionWork, w wakeup) {
 	old := running.next
 	if old == nil {
@@ -142,14 +82,14 @@ func (h *harness) wait(running *sessionWork, w wakeup) {
 	w.again = w.again || old.again
 	_ = old.msg.Ack() // else it comes again
 	running.next = &w
-	h.give(1)
+	h.slots.Free()
 }
 
 // handle handles a session's wake-ups until none waits.
 func (h *harness) handle(work context.Context, key session.Key) {
 	for w := h.next(key); w != nil; w = h.next(key) {
 		h.settle(key, w, h.wake(work, key, w))
-		h.give(1)
+		h.slots.Free()
 	}
 }
 
@@ -169,7 +109,7 @@ func (h *harness) wake(work context.Context, key session.Key, w *wakeup) error {
 	defer cancel()
 	err := h.advance(ctx, key, w.sequence, w.again)
 	if err != nil && !errors.Is(err, errNotYet) {
-		h.log.Warn("a session's input is not handled yet", "session_id", key.SID, "caller", key.Caller, "err", err)
+		h.log.Warn("a session's input is not handled yet", "session_id", key.SID, "caller", key.Caller, "error", err)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weavebus/weavebus/internal/dispatch"
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
@@ -102,6 +103,6 @@ func (a *again) afterTheFirst(ctx context.Context) {
 		_, _ = a.t.conn.Request(limited, a.t.conn.CtlTool(a.p.Tool), &f) // the next attempt shows what came of it
 		cancel()
 	}
-	pause(ctx, againPause)
+	_ = pause.For(ctx, againPause) // start sees an end
 	a.start(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
 	"github.com/weavebus/weavebus/pkg/bus"
@@ -207,7 +208,7 @@ func TestCallsOfOneLockRunOneAtATime(t *testing.T) {
 	})
 }
 
-// contract: B24, W41
+// contract: B24, W41, E11
 // case: loop-15-validation-error-loops-back
 func TestWhatFailsGoesBackToTheModel(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -287,6 +288,51 @@ func TestToolsThatAreSwitchedOff(t *testing.T) {
 		asked := r.asked()
 		if len(asked[0].Tools) != 1 || asked[0].Tools[0].Name != "on" {
 			t.Errorf("offered %+v", asked[0].Tools)
+		}
+	})
+}
+
+// A model sees the parts of a result, and never what is for people; who watches sees
+// all of it.
+//
+// contract: E6, E7, W41
+func TestWhatAModelSeesOfAResult(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		image := frames.Part{Type: "image", MediaType: "image/png", Data: []byte{1, 2}}
+		r.tools(func(s *tool.Set) {
+			r.must(s.AddRaw(frames.Declaration{Name: "draw"}, func(context.Context, *tool.Call) (*frames.ToolResult, error) {
+				return &frames.ToolResult{
+					Result: json.RawMessage(`{"n":1}`), Details: json.RawMessage(`{"secret":true}`),
+					Parts: []frames.Part{{Type: "text", Text: "a dot"}, image, {Type: "resource", URI: "file:dot.svg", MediaType: "image/svg+xml", Text: "<svg/>"}},
+				}, nil
+			}))
+			r.must(s.AddRaw(frames.Declaration{Name: "plain"}, func(context.Context, *tool.Call) (*frames.ToolResult, error) {
+				return &frames.ToolResult{Result: json.RawMessage(`{"n": 1}`), Details: json.RawMessage(`{"secret":true}`)}, nil
+			}))
+		})
+		r.loop(loop.Config{})
+		r.play = script(answer("", "draw", "plain"), answer("done"))
+		u := r.start(frames.JSON, "")
+		u.all()
+		shown := 0
+		for _, f := range u.got {
+			if text, _ := f.ContentJSON(); f.Type == frames.TypeToolResult && strings.Contains(string(text), `"details":{"secret":true}`) {
+				shown++
+			}
+		}
+		if shown != 2 {
+			t.Errorf("details stand in %d of 2 results", shown)
+		}
+		seen := r.asked()[1].Messages[2:]
+		want := []provider.Part{
+			{Type: provider.PartText, Text: "a dot"}, {Type: provider.PartImage, MediaType: "image/png", Data: []byte{1, 2}},
+			{Type: "resource", URI: "file:dot.svg", MediaType: "image/svg+xml", Text: "<svg/>"},
+		}
+		if diff := cmp.Diff(want, seen[0].Parts); diff != "" {
+			t.Errorf("the model sees (-want +got):\n%s", diff)
+		}
+		if all, err := json.Marshal(seen); err != nil || strings.Contains(string(all), "secret") || seen[1].Text != `{"n":1}` {
+			t.Errorf("the model sees %s, %v", all, err)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package loop
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -13,78 +12,16 @@ import (
 	"github.com/weavebus/weavebus/pkg/frames"
 )
 
-const (
-	// fetchWait is how long one request for jobs stands.
-	fetchWait = 5 * time.Second
-	// fetchPause comes after a request for jobs that failed.
-	fetchPause = 250 * time.Millisecond
-)
-
 // fetch takes as many jobs as there are free slots, until ctx ends.
 func (l *loop) fetch(ctx, work context.Context) {
-	for ctx.Err() == nil {
-		n := l.freeSlots(ctx)
-		if n == 0 {
-			return
-		}
-		left, err := l.fetchSome(ctx, work, n)
-		for range left {
-			<-l.slots
-		}
-		if err != nil && ctx.Err() == nil {
-			l.log.Warn("cannot fetch jobs", "error", err)
-			pause(ctx, fetchPause)
-		}
-	}
-}
-
-// freeSlots waits for a free slot and takes all that are free; 0 when ctx ended.
-func (l *loop) freeSlots(ctx context.Context) int {
-	select {
-	case l.slots <- struct{}{}:
-	case <-ctx.Done():
-		return 0
-	}
-	for n := 1; ; n++ {
-		select {
-		case l.slots <- struct{}{}:
-		default:
-			return n
-		}
-	}
-}
-
-// fetchSome takes up to n jobs as they come and gives how many slots are left.
-func (l *loop) fetchSome(ctx, work context.Context, n int) (left int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchWait)
-	defer cancel()
-	batch, err := l.taken.Fetch(n, jetstream.FetchContext(ctx))
-	if err != nil {
-		return n, err
-	}
-	for m := range batch.Messages() {
-		n--
-		l.begin(work, m)
-	}
-	if err = batch.Error(); errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		err = nil
-	}
-	return n, err
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	l.slots.Pull(ctx, l.taken, func(m jetstream.Msg) { l.begin(work, m) },
+		func(err error) { l.log.Warn("cannot fetch jobs", "error", err) })
 }
 
 // begin works on a job in a slot that is taken already.
 func (l *loop) begin(work context.Context, m jetstream.Msg) {
 	l.working.Go(func() {
-		defer func() { <-l.slots }()
+		defer l.slots.Free()
 		key, ok := session.KeyOf(l.conn.Subjects, m.Subject())
 		meta, err := m.Metadata()
 		if !ok || err != nil {

@@ -90,7 +90,7 @@ func New(cfg Config) app.Service {
 		defer d.Stop()
 		l := &loop{
 			cfg: cfg, conn: conn, d: d, log: env.Log, models: modelbus.NewClient(conn), instance: nuid.Next(),
-			slots: make(chan struct{}, cfg.Sessions), jobs: map[session.Key]*job{}, runs: map[runKey]*run{}, perDepth: map[int]int{},
+			slots: session.NewSlots(cfg.Sessions), jobs: map[session.Key]*job{}, runs: map[runKey]*run{}, perDepth: map[int]int{},
 			kept: &keeping{most: maxKept},
 		}
 		if err := l.open(ctx, env.Prefix); err != nil {
@@ -113,7 +113,7 @@ type loop struct {
 	store *session.Store
 	queue *session.Jobs
 	taken jetstream.Consumer
-	slots chan struct{} // one for each session that is worked on
+	slots session.Slots // one for each session that is worked on
 
 	// working counts sessions and runs.
 	working sync.WaitGroup

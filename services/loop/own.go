@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -32,6 +31,7 @@ func newSessionTools(j *job, mesh *tools) *sessionTools {
 	t := &sessionTools{tools: mesh, j: j, epoch: j.head.State.Epoch, own: map[string]*frames.Declaration{}}
 	t.order = j.head.State.OwnTools()
 	for _, d := range t.order {
+		d.Identity = mesh.call.Caller // whatever it says
 		t.own[d.Name] = d
 	}
 	return t
@@ -69,21 +69,29 @@ func (t *sessionTools) Prepare(ctx context.Context, c engine.Call) (*engine.Tick
 		}
 		return ticket, err
 	}
-	args := json.RawMessage(c.Arguments)
-	if n, most := len(args), t.conn.InlineLimit(); n > most {
-		return nil, frames.TooLarge("arguments of tool "+d.Name, int64(n), int64(most))
+	return t.prepareOwn(ctx, d, c)
+}
+
+func (t *sessionTools) prepareOwn(ctx context.Context, d *frames.Declaration, c engine.Call) (*engine.Ticket, error) {
+	call, second := t.dispatched(c), c.ID != ""
+	if second && !d.ReplaySafe() { // it was decided about, and a client may have it
+		return t.handed(&dispatch.Prepared{Call: call, Declaration: d}, second), nil
 	}
-	schema, err := t.d.Registry().Arguments(d)
-	if err == nil {
-		err = schema.Validate(args)
-	}
-	if err != nil {
+	p, err := t.d.PrepareOutside(ctx, call, d)
+	switch {
+	case err != nil:
 		return nil, err
+	case p.Answered():
+		return ticket(p, t.start(p, second)), nil
 	}
-	return &engine.Ticket{
-		Identity: t.call.Caller, Replay: d.Replay, Sequential: d.ExecutionMode == frames.Sequential,
-		Lock: dispatch.LockOf(d, args), Outside: true, Limits: kept(d.OutputLimits), Start: t.startOwn(d, args, c.ID != ""),
-	}, nil
+	return t.handed(p, second), nil
+}
+
+// handed gives the ticket of a call that a client runs.
+func (t *sessionTools) handed(p *dispatch.Prepared, second bool) *engine.Ticket {
+	out := ticket(p, t.startOwn(p, second))
+	out.Outside = true
+	return out
 }
 
 func (t *sessionTools) names(ctx context.Context) []string {
@@ -97,22 +105,22 @@ func (t *sessionTools) names(ctx context.Context) []string {
 // ownCall is a call of a client's own tool, in the hands of this loop until the
 // session is given up.
 type ownCall struct {
-	t    *sessionTools
-	d    *frames.Declaration
-	id   string
-	args json.RawMessage
+	t *sessionTools
+	*dispatch.Prepared
 	// second: an earlier loop may have offered it.
 	second bool
 	done   func(*frames.ToolResult)
 }
 
-func (t *sessionTools) startOwn(d *frames.Declaration, args json.RawMessage, second bool) engine.StartCall {
+func (t *sessionTools) startOwn(p *dispatch.Prepared, second bool) engine.StartCall {
 	return func(ctx context.Context, id string, _ func(*frames.Frame), done func(*frames.ToolResult)) func(error) {
+		d, started := p.Declaration, *p
+		started.ID = id
 		limit := d.Timeout()
 		t.j.leased(id, limit)
 		ctx, cancel := context.WithCancelCause(ctx)
 		timeout := time.AfterFunc(limit, func() { cancel(frames.Timeout(d.Name, limit).WithReplay(d.ReplaySafe())) })
-		o := &ownCall{t: t, d: d, id: id, args: args, second: second, done: done}
+		o := &ownCall{t: t, Prepared: &started, second: second, done: done}
 		go func() {
 			defer timeout.Stop()
 			o.run(ctx)
@@ -125,7 +133,8 @@ func (t *sessionTools) startOwn(d *frames.Declaration, args json.RawMessage, sec
 // a cancel. A call that an earlier loop may have offered is offered again only where
 // it may run twice. Its result comes by another way: the session's record.
 func (o *ownCall) run(ctx context.Context) {
-	if o.d.ReplaySafe() || !o.second {
+	if o.Declaration.ReplaySafe() || !o.second {
+		o.t.d.HandOver(ctx, o.Prepared)
 		if res := o.offer(ctx); res != nil {
 			o.done(res)
 			return
@@ -144,7 +153,7 @@ func (o *ownCall) run(ctx context.Context) {
 func (o *ownCall) offer(ctx context.Context) *frames.ToolResult {
 	listening, cancel := context.WithTimeout(ctx, ownWait)
 	defer cancel()
-	x, err := o.t.conn.Open(listening, o.t.conn.Own(o.t.call.Caller, o.d.Name), o.d.Encoding(), o.frame())
+	x, err := o.t.conn.Open(listening, o.t.conn.Own(o.Caller, o.Tool), o.Declaration.Encoding(), o.frame())
 	if err != nil {
 		return answerError(err)
 	}
@@ -154,7 +163,7 @@ func (o *ownCall) offer(ctx context.Context) *frames.ToolResult {
 	case listening.Err() != nil:
 		return nil // heard nothing against it
 	case frames.CodeOf(err) == frames.CodeUnavailable:
-		return answerError(frames.Unavailable(o.d.Name).With(func(e *frames.Error) { e.Message += ": no client serves it now" }))
+		return answerError(frames.Unavailable(o.Tool).With(func(e *frames.Error) { e.Message += ": no client serves it now" }))
 	case err != nil:
 		return answerError(err)
 	}
@@ -166,15 +175,15 @@ func (o *ownCall) offer(ctx context.Context) *frames.ToolResult {
 }
 
 func (o *ownCall) frame() *frames.Frame {
-	call, attempt := o.t.call, 0
+	attempt := 0
 	if o.second {
 		attempt = 1
 	}
-	f := frames.Call(o.d.Name, o.args, frames.WithCall(o.id, o.d.Name), frames.WithMeta("caller", call.Caller),
-		frames.WithMeta("sessionId", call.SessionID), frames.WithMeta("epoch", o.t.epoch),
-		frames.WithMeta("attempt", attempt), frames.WithMeta("timeoutMs", o.d.Timeout().Milliseconds()))
-	if call.Workspace != "" {
-		f.Metadata.Set("workspace", frames.Value(call.Workspace))
+	f := frames.Call(o.Tool, o.Arguments, frames.WithCall(o.ID, o.Tool), frames.WithMeta("caller", o.Caller),
+		frames.WithMeta("sessionId", o.SessionID), frames.WithMeta("epoch", o.t.epoch),
+		frames.WithMeta("attempt", attempt), frames.WithMeta("timeoutMs", o.Declaration.Timeout().Milliseconds()))
+	if o.Workspace != "" {
+		f.Metadata.Set("workspace", frames.Value(o.Workspace))
 	}
 	return &f
 }

@@ -64,20 +64,30 @@ func (t *tools) Prepare(ctx context.Context, c engine.Call) (*engine.Ticket, err
 	if !t.patterns.Match(c.Name) || !frames.ValidName(c.Name) {
 		return nil, t.notFound(c.Name)
 	}
-	call := t.call
-	call.Tool, call.Arguments, call.Repairs = c.Name, json.RawMessage(c.Arguments), c.Repairs
-	p, err := t.d.Prepare(ctx, call)
+	p, err := t.d.Prepare(ctx, t.dispatched(c))
 	if e := frames.AsError(err); e != nil && e.Code == frames.CodeNotFound && e.Reason == "" {
 		return nil, t.notFound(c.Name) // names what this run may call, not what the mesh has
 	}
 	if err != nil {
 		return nil, err
 	}
+	return ticket(p, t.start(p, c.ID != "")), nil
+}
+
+func ticket(p *dispatch.Prepared, start engine.StartCall) *engine.Ticket {
 	decl := p.Declaration
 	return &engine.Ticket{
 		Identity: decl.Identity, Replay: decl.Replay, Sequential: decl.ExecutionMode == frames.Sequential,
-		Lock: dispatch.LockOf(decl, p.Arguments), Repairs: p.Repairs, Limits: kept(decl.OutputLimits), Start: t.start(p, c.ID != ""),
-	}, nil
+		Lock: dispatch.LockOf(decl, p.Arguments), Repairs: p.Repairs, Start: start,
+		Limits: kept(decl.OutputLimits),
+	}
+}
+
+// dispatched gives a call of the run as the dispatcher takes it.
+func (t *tools) dispatched(c engine.Call) dispatch.Call {
+	call := t.call
+	call.Tool, call.Arguments, call.Repairs = c.Name, json.RawMessage(c.Arguments), c.Repairs
+	return call
 }
 
 // kept leaves out of limits what is the default, since sessions keep them.

@@ -58,7 +58,7 @@ func TestDeclaredTraitsAreListed(t *testing.T) {
 // The dispatcher holds arguments to the schema before the tool hears of the call,
 // and results before the caller does.
 //
-// contract: P26, B8
+// contract: P26, B8, G42
 func TestDispatcherValidatesForPlainTools(t *testing.T) {
 	var asked []string
 	inBubble(t, func(t *testing.T, w *world) {

@@ -2,9 +2,11 @@ package router
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/weavebus/weavebus/internal/registry"
 	"github.com/weavebus/weavebus/pkg/bus"
@@ -56,7 +58,7 @@ func filterFrom(f *frames.Frame) (only filter, err error) {
 	for _, s := range states {
 		state := registry.State(s)
 		if !slices.Contains(registry.States(), state) {
-			return only, badField("states", "%.80q is no state of a tool; there is %v", s, registry.States())
+			return only, badField("states", "%.80q is no state of a tool; there are %s", s, strings.Trim(fmt.Sprintf("%q", registry.States()), "[]"))
 		}
 		only.states = append(only.states, state)
 	}

@@ -314,7 +314,6 @@ func TestNullOfAStrictExport(t *testing.T) {
 	})
 }
 
-// contract: E18
 // case: arg-15-defaults-nested
 func TestDefaultsAreFilled(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

@@ -222,7 +222,7 @@ func TestEndOfTheCallEndsTheCommand(t *testing.T) {
 // The model's order holds where tools touch the same files: whatever writes is
 // a barrier. Keys tell the dispatcher whose workspace it is.
 //
-// contract: E12, E13, E15, B38, B39
+// contract: E12, B38, B39
 func TestDeclarations(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, nil)

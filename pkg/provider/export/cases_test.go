@@ -154,6 +154,29 @@ func caseRequiredUnion(t *testing.T, c *testCase) {
 	}
 }
 
+// What a root forbids to come together is told too.
+//
+// case: exp-05-anthropic-required-anyof
+func TestRootsThatExclude(t *testing.T) {
+	t.Parallel()
+	const props = `"properties":{"a":{},"b":{},"c":{}}`
+	for rule, told := range map[string]string{
+		`"not":{"required":["a","b"]}`: "d\n\nDo not give any of these together: a + b.",
+		`"not":{"anyOf":[{"required":["a","b"]},{"type":"object","required":["b","c"]}]}`: "d\n\nDo not give any of these together: a + b; b + c.",
+		`"oneOf":[{"required":["a"]},{"required":["b"]}],"not":{"required":["c"]}`:        "d\n\nGive exactly one of these: a; b. Do not give any of these together: c.",
+		`"not":{"properties":{"a":{"const":1}},"required":["a"]}`:                         "d",
+		`"not":{}`: "d",
+	} {
+		for _, f := range []export.Format{export.Anthropic, export.OpenAI} {
+			got := one(t, f, `{"type":"object",`+props+`,`+rule+`}`)
+			if got["description"] != told {
+				t.Errorf("%s: %q", rule, got["description"])
+			}
+			same(t, rule, schemaOf(got), `{"type":"object",`+props+`}`)
+		}
+	}
+}
+
 func casePropertyKeys(t *testing.T, c *testCase) {
 	t.Helper()
 	set := mustExport(t, export.Anthropic, []export.Tool{tool("f", c.schema())})
@@ -206,6 +229,18 @@ func caseStrict(t *testing.T, c *testCase) {
 		"required":["q","n","u","e","o"],"additionalProperties":false}}`)
 }
 
+// The root is an object and nothing else, whatever its schema says beside.
+//
+// case: exp-09-strict-optional
+func TestStrictRootIsAnObject(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"type":["object","null"]}`, `{"type":["null","object"],"properties":{}}`, `{"type":["object"]}`, `true`} {
+		got := one(t, export.OpenAIStrict, text)
+		same(t, text, got["parameters"], `{"type":"object","properties":{},"required":[],"additionalProperties":false}`)
+		same(t, text, got["strict"], `true`)
+	}
+}
+
 func caseNull(t *testing.T, c *testCase) {
 	t.Helper()
 	set := mustExport(t, export.OpenAIStrict, []export.Tool{tool("f", c.schema())})
@@ -232,6 +267,26 @@ func caseGeminiEnum(t *testing.T, c *testCase) {
 	t.Helper()
 	same(t, "parameters", at(one(t, export.GeminiParameters, c.schema()), "parameters", "properties"),
 		`{"m":{"type":"string","nullable":true,"enum":["a","b"]},"k":{"type":"integer","format":"enum","enum":["1","2"]},"c":{"type":"string","enum":["z"]}}`)
+}
+
+// Of values that an enum may not hold the model is told in words, whatever the order
+// of keywords.
+//
+// case: exp-13-gemini-enum
+func TestGeminiEnumsInWords(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]string{
+		`{"type":"string","enum":["","a"],"description":"x"}`: `{"type":"string","description":"x (one of [\"\",\"a\"])"}`,
+		`{"description":"x","enum":["a","a","b"]}`:            `{"type":"string","description":"x","enum":["a","b"]}`,
+		`{"enum":[true]}`:       `{"type":"boolean","description":"one of [true]"}`,
+		`{"enum":[true,false]}`: `{"type":"boolean"}`,
+		`{"const":{"a":1.0}}`:   `{"type":"object","description":"one of [{\"a\":1.0}]"}`,
+		`{"type":"number","exclusiveMinimum":1,"description":"x"}`:    `{"type":"number","description":"x (exclusiveMinimum: 1)","minimum":1}`,
+		`{"type":["string","null"],"enum":["",null]}`:                 `{"type":"string","nullable":true,"description":"one of [\"\"]"}`,
+		`{"type":"array","items":{"enum":[9007199254740993,1,1.50]}}`: `{"type":"array","items":{"anyOf":[{"type":"integer","format":"enum","enum":["9007199254740993","1"]},{"type":"number","format":"enum","enum":["9007199254740993","1","1.50"]}]}}`,
+	} {
+		same(t, schema, at(one(t, export.GeminiParameters, `{"type":"object","properties":{"p":`+schema+`}}`), "parameters", "properties", "p"), want)
+	}
 }
 
 func caseGeminiRefs(t *testing.T, c *testCase) {

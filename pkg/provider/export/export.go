@@ -266,8 +266,9 @@ func (x *exporting) schema(root *node) *node {
 			return x.named(closed)
 		}
 	}
+	excluded := excludedBy(root.get("not"))
 	root.del("not", "enum", "const") // refused at the root; the mesh checks them
-	if told := flattenRoot(root); told != "" {
+	if told := strings.TrimSpace(flattenRoot(root) + " " + excluded); told != "" {
 		x.description = strings.TrimSpace(x.description + "\n\n" + told)
 		x.note("the root's combinations became one object, and words in the description")
 	}
@@ -283,6 +284,9 @@ func (x *exporting) strictly(root *node) *node {
 		d = anthropicStrict()
 	case Gemini, GeminiParameters, MCP:
 		return nil
+	}
+	if slices.Contains(root.types(), "object") { // else null would do, which is no arguments
+		root.set("type", word("object"))
 	}
 	closed, plain, lost, err := strict(root, d)
 	if err != nil {

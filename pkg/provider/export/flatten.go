@@ -274,5 +274,23 @@ func (f *flattener) rule(keyword string, sets [][]string) {
 	f.rules = append(f.rules, "Give "+word+" of these: "+strings.Join(told, "; ")+".")
 }
 
+// excludedBy tells which arguments a root's not forbids to come together; "" where it
+// is about something else.
+func excludedBy(not *node) string {
+	var told []string
+	for _, n := range append(parts(not, "anyOf"), not) {
+		if !n.isObject() || slices.ContainsFunc(n.keys, func(key string) bool { return key != "required" && key != "type" }) {
+			continue
+		}
+		if set := n.get("required").strings(); len(set) > 0 {
+			told = append(told, strings.Join(set, " + "))
+		}
+	}
+	if len(told) == 0 {
+		return ""
+	}
+	return clip("Do not give any of these together: "+strings.Join(told, "; ")+".", maxRule)
+}
+
 // told gives the rules as one bounded text.
 func (f *flattener) told() string { return clip(strings.Join(f.rules, " "), maxRule) }

@@ -282,6 +282,9 @@ func typesOf(allowed []string, values []*node) []string {
 // typed writes the keywords that speak of one type.
 func (s *subset) typed(n *node, t string) (*node, error) {
 	out := object("type", t)
+	if text := n.get("description"); text.isString() { // words that are told go behind it
+		out.set("description", text)
+	}
 	for i, key := range n.keys {
 		if err := s.keyword(out, n, t, key, n.items[i]); err != nil {
 			return nil, err
@@ -295,7 +298,8 @@ func (s *subset) typed(n *node, t string) (*node, error) {
 
 func (s *subset) keyword(out, n *node, t, key string, value *node) error {
 	switch key {
-	case "title", "description", "default":
+	case "description":
+	case "title", "default":
 		out.set(key, value)
 	case "enum", "const":
 		s.list(out, n, t)
@@ -339,35 +343,48 @@ func (s *subset) lose(out *node, key string, value *node) {
 	if value.isFalse() || !asserts(key) && key != "additionalProperties" && key != "patternProperties" && key != "prefixItems" {
 		return
 	}
-	if !slices.Contains(s.lost, key) {
-		s.lost = append(s.lost, key)
-	}
+	s.losing(key)
 	if len(value.text()) <= 200 && asserts(key) {
 		tell(out, key+": "+string(value.text()))
 	}
 }
 
-// list writes enum and const: as strings, which is all that an enum may hold.
+func (s *subset) losing(key string) {
+	if !slices.Contains(s.lost, key) {
+		s.lost = append(s.lost, key)
+	}
+}
+
+// list writes enum and const: as strings that are not empty, which is all that an
+// enum may hold; others in words.
 func (s *subset) list(out, n *node, t string) {
 	values, _ := listedValues(n)
-	list := &node{kind: '['}
+	list, fit := &node{kind: '['}, &node{kind: '['}
 	for _, v := range values {
-		switch own := typeOf(v); {
-		case fitting([]string{t}, v, own) == "", own == "null":
-		case own == "string":
+		own := typeOf(v)
+		if fitting([]string{t}, v, own) == "" || own == "null" {
+			continue
+		}
+		fit.items = append(fit.items, v)
+		if own != "string" {
+			v = word(string(v.text()))
+		}
+		if !slices.Contains(list.strings(), v.str()) {
 			list.items = append(list.items, v)
-		default:
-			list.items = append(list.items, word(string(v.text())))
 		}
 	}
-	switch t {
-	case "string":
+	switch {
+	case t == "string" && !slices.Contains(list.strings(), ""):
 		out.set("enum", list)
-	case "integer", "number":
+	case t == "integer" || t == "number":
 		out.set("format", word("enum"))
 		out.set("enum", list)
+	case t == "boolean" && len(list.items) > 1:
 	default:
-		s.lose(out, listKeyword(n), list)
+		s.losing(listKeyword(n))
+		if len(fit.text()) <= 200 {
+			tell(out, "one of "+string(fit.text()))
+		}
 	}
 }
 

@@ -230,7 +230,7 @@ func TestGeminiParameters(t *testing.T) {
 		"allOf":             {`{"o":{"allOf":[{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},{"properties":{"b":{"type":"integer"}}}]},"s":{"allOf":[{"type":"string"},{"minLength":1}]}}`, `{"o":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer"}},"required":["a"]},"s":{"type":"string","minLength":1}}`},
 		"a union by a type": {`{"u":{"type":"string","anyOf":[{"pattern":"a"},{"pattern":"b"}]}}`, `{"u":{"anyOf":[{"type":"string","pattern":"a"},{"type":"string","pattern":"b"}]}}`},
 		"one form":          {`{"u":{"description":"d","oneOf":[{"type":"array","items":{"type":"string"}},{"type":"null"}]}}`, `{"u":{"type":"array","items":{"type":"string"},"nullable":true,"description":"d"}}`},
-		"mixed enum":        {`{"e":{"enum":["a",1,true,null]}}`, `{"e":{"anyOf":[{"type":"string","enum":["a"],"nullable":true},{"type":"integer","format":"enum","enum":["1"],"nullable":true},{"type":"boolean","nullable":true}]}}`},
+		"mixed enum":        {`{"e":{"enum":["a",1,true,null]}}`, `{"e":{"anyOf":[{"type":"string","enum":["a"],"nullable":true},{"type":"integer","format":"enum","enum":["1"],"nullable":true},{"type":"boolean","nullable":true,"description":"one of [true]"}]}}`},
 	} {
 		same(t, name, at(one(t, export.GeminiParameters, `{"type":"object","properties":`+tt.schema+`}`), "parameters", "properties"), tt.want)
 	}

@@ -143,6 +143,35 @@ func unique(t *testing.T, got *provider.Turn) {
 	}
 }
 
+// Calls are those of choice 0, in whatever order choices come, and end.
+//
+// case: acc-17-choices
+func TestCallsOfSeveralChoices(t *testing.T) {
+	t.Parallel()
+	call := func(i int, id, args string) string {
+		return fmt.Sprintf(`{"index":%d,"delta":{"tool_calls":[{"index":0,"id":%q,"function":{"name":"f","arguments":%q}}]}}`, i, id, args)
+	}
+	end := func(i int, reason string) string {
+		return fmt.Sprintf(`{"index":%d,"delta":{},"finish_reason":%q}`, i, reason)
+	}
+	for name, chunks := range map[string][]string{
+		"the other first":       {call(1, "b", `{"x":2}`), call(0, "a", `{"x":1}`), end(0, "tool_calls"), end(1, "tool_calls")},
+		"in one chunk":          {call(1, "b", `{"x":2}`) + "," + call(0, "a", `{"x":1}`), end(1, "length") + "," + end(0, "tool_calls")},
+		"one id":                {call(0, "a", `{"x":`), call(1, "a", `{"x":2`), call(0, "a", `1}`), call(1, "a", `}`), end(0, "tool_calls")},
+		"the other is cut":      {call(0, "a", `{"x":1}`), call(1, "b", `{"x":`), end(1, "length"), end(0, "tool_calls")},
+		"the other ends before": {call(1, "b", `{"x":2}`), end(1, "tool_calls"), call(0, "a", `{"x":1}`), end(0, "tool_calls")},
+	} {
+		var wire []string
+		for _, c := range chunks {
+			wire = append(wire, `{"choices":[`+c+`]}`)
+		}
+		got := mustTurn(t, data(wire...)...)
+		if calls(got) != `a f {"x":1}` || got.Stop.Reason != provider.StopToolCalls {
+			t.Errorf("%s: calls %s, stop %s", name, calls(got), got.Stop.Reason)
+		}
+	}
+}
+
 func TestLegacyFunctionCall(t *testing.T) {
 	t.Parallel()
 	got := mustTurn(t, data(delta(`{"function_call":{"name":"f","arguments":"{\"x\":"}}`),

@@ -317,6 +317,38 @@ func caseShortID(t *testing.T, c testCase) {
 	}
 }
 
+// Of calls in one message that have one id, each has its own result.
+//
+// case: WS-L02, loop-13-mistral-id
+func TestIDsThatStandTwiceInAMessage(t *testing.T) {
+	t.Parallel()
+	calls := func(ids ...string) provider.Message {
+		m := provider.Message{Role: provider.RoleAssistant}
+		for _, id := range ids {
+			m.Calls = append(m.Calls, provider.Call{ID: id, ModelID: "call_1", Name: "f", Arguments: "{}"})
+		}
+		return m
+	}
+	result := func(id string) provider.Message {
+		return provider.Message{Role: provider.RoleTool, ToolCallID: id, Text: id}
+	}
+	history := []provider.Message{calls("u-1-0", "u-1-1", "u-1-2"), result("u-1-0"), result("u-1-1"), result("u-1-2"), calls("u-2-0"), result("u-2-0")}
+	for _, short := range []bool{false, true} {
+		list := sentMessages(t, history, func(c *openai.Config) { c.ShortCallIDs = short })
+		seen := map[any]bool{}
+		for i := range 3 {
+			id := at(list, 0, "tool_calls", i, "id")
+			if seen[id] || at(list, 1+i, "tool_call_id") != id {
+				t.Errorf("call %d has id %v, its result %v", i, id, at(list, 1+i, "tool_call_id"))
+			}
+			seen[id] = true
+		}
+		if first := at(list, 0, "tool_calls", 0, "id"); at(list, 4, "tool_calls", 0, "id") != first || at(list, 5, "tool_call_id") != first {
+			t.Errorf("in a later message the model's id is %v", at(list, 4, "tool_calls", 0, "id"))
+		}
+	}
+}
+
 func caseNullContent(t *testing.T, _ testCase) {
 	list := sentMessages(t, append(callAndResult("a", "{}", "ok"), provider.Message{Role: provider.RoleAssistant}))
 	if got, ok := list[0].(map[string]any)["content"]; got != nil || !ok {

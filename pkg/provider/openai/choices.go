@@ -9,8 +9,12 @@ type choices struct {
 	next     int64 // the index that comes next if the server counts
 	counting bool
 	settled  bool // several choices: only base is read
+	early    bool // nothing came at index 0, which may still come
 	held     []choice
 }
+
+// earlyMost is how many chunks at another index are held back for one at 0.
+const earlyMost = 8
 
 // pick gives the choices of one chunk that are to be read now.
 func (cs *choices) pick(list []choice) []choice {
@@ -36,6 +40,7 @@ func (cs *choices) begin(list []choice) {
 		cs.base = min(cs.base, c.Index.value)
 	}
 	cs.next = cs.base
+	cs.early = cs.base > 0 && len(list) == 1
 }
 
 func (cs *choices) settle() {
@@ -46,6 +51,9 @@ func (cs *choices) settle() {
 
 func (cs *choices) judge(c choice) []choice {
 	at := c.Index.value
+	if cs.early {
+		return cs.wait(c)
+	}
 	switch {
 	case cs.counting:
 		return []choice{c}
@@ -62,6 +70,21 @@ func (cs *choices) judge(c choice) []choice {
 		return nil
 	}
 	return cs.hold(c)
+}
+
+// wait keeps the choice that came first until it is clear that it is the one.
+func (cs *choices) wait(c choice) []choice {
+	switch at := c.Index.value; {
+	case at < cs.base: // it is not
+		cs.early, cs.settled, cs.held = false, true, nil
+		cs.base, cs.next = at, at+1
+		return []choice{c}
+	case at == cs.base && len(cs.held) < earlyMost:
+		cs.held, cs.next = append(cs.held, c), at+1
+		return nil
+	}
+	cs.early = false
+	return append(cs.rest(), cs.judge(c)...)
 }
 
 // hold keeps a choice; the third index in a row shows that the server counts.

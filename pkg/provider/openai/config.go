@@ -89,9 +89,9 @@ func (c Config) endpoint() (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(c.BaseURL))
 	switch {
 	case err != nil:
-		return nil, invalid("BaseURL", "is not a URL")
+		return nil, invalid("BaseURL", "is not a URL: want one such as https://api.openai.com/v1 or http://127.0.0.1:8080/v1")
 	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
-		return nil, invalid("BaseURL", "is not an http or https URL with a host")
+		return nil, invalid("BaseURL", "is not an http or https URL with a host: want one such as https://api.openai.com/v1")
 	case u.User != nil:
 		return nil, invalid("BaseURL", "holds credentials: put the key in APIKey")
 	}

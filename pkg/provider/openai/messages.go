@@ -63,8 +63,9 @@ func (d *dialect) message(m *provider.Message) wireMessage {
 // assistant writes null for a missing text beside calls, and only there.
 func (d *dialect) assistant(m *provider.Message) wireMessage {
 	out := wireMessage{Role: "assistant", Content: m.Content()}
+	taken := map[string]bool{}
 	for i := range m.Calls {
-		out.ToolCalls = append(out.ToolCalls, d.call(&m.Calls[i]))
+		out.ToolCalls = append(out.ToolCalls, d.call(&m.Calls[i], taken))
 	}
 	if len(out.ToolCalls) > 0 && out.Content == "" {
 		out.Content = nil
@@ -75,22 +76,24 @@ func (d *dialect) assistant(m *provider.Message) wireMessage {
 	return out
 }
 
-func (d *dialect) call(c *provider.Call) wireCall {
+func (d *dialect) call(c *provider.Call, taken map[string]bool) wireCall {
 	name, arguments := c.Name, string(provider.ValidArguments(c.Arguments))
 	if name == "" {
 		name = "unnamed"
 	}
 	name, arguments = d.tools.Wire(name, arguments)
-	return wireCall{ID: d.callID(c), Type: "function", Function: wireCallBody{Name: name, Arguments: arguments}}
+	return wireCall{ID: d.callID(c, taken), Type: "function", Function: wireCallBody{Name: name, Arguments: arguments}}
 }
 
-// callID gives the id that the model knows the call by, else ours.
-func (d *dialect) callID(c *provider.Call) string {
-	id := c.ModelID
-	if id == "" {
-		id = c.ID
+// callID gives the id that the model knows the call by; ours where it has none, or
+// gave it to an earlier call of the message too: else nobody can tell whose a
+// result is.
+func (d *dialect) callID(c *provider.Call, taken map[string]bool) string {
+	id := d.cfg.wireID(c.ModelID)
+	if c.ModelID == "" || taken[id] && c.ID != "" {
+		id = d.cfg.wireID(c.ID)
 	}
-	id = d.cfg.wireID(id)
+	taken[id] = true
 	if c.ID != "" {
 		d.ids[c.ID] = id
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,12 @@ func TestTextAndThinking(t *testing.T) {
 			`{"choices":[{"index":1,"delta":{"content":"b"}}]}`, `{"choices":[{"index":2,"delta":{"content":"b"}}]}`), "a", ""},
 		{"choices turn by turn", data(`{"choices":[{"index":0,"delta":{"content":"a"}}]}`, `{"choices":[{"index":1,"delta":{"content":"x"}}]}`,
 			`{"choices":[{"index":0,"delta":{"content":"b"}}]}`, `{"choices":[{"index":1,"delta":{"content":"y"}}]}`), "ab", ""},
+		{"two choices, the second first", data(`{"choices":[{"index":1,"delta":{"content":"x"}}]}`, `{"choices":[{"index":0,"delta":{"content":"a"}}]}`,
+			`{"choices":[{"index":1,"delta":{"content":"y"}}]}`, `{"choices":[{"index":0,"delta":{"content":"b"},"finish_reason":"stop"}]}`), "ab", ""},
+		{"the only choice is at 1", data(`{"choices":[{"index":1,"delta":{"content":"a"}}]}`, `{"choices":[{"index":1,"delta":{"content":"b"},"finish_reason":"stop"}]}`), "ab", ""},
+		{"the only choice is at 1, long", data(append(slices.Repeat([]string{`{"choices":[{"index":1,"delta":{"content":"a"}}]}`}, 12), finish("stop"))...), strings.Repeat("a", 12), ""},
+		{"choices counted up from 1", data(`{"choices":[{"index":1,"delta":{"content":"a"}}]}`, `{"choices":[{"index":2,"delta":{"content":"b"}}]}`,
+			`{"choices":[{"index":3,"delta":{"content":"c"}}]}`, `{"choices":[{"index":4,"delta":{"content":"d"},"finish_reason":"stop"}]}`), "abcd", ""},
 		{"chunk ids that change, unknown fields", data(`{"id":"1","choices":[{"index":0,"delta":{"content":"a","obfuscation":"zz"}}]}`, `{"id":"2","choices":[{"index":0,"delta":{"content":"b"}}]}`), "ab", ""},
 		{"comments, CRLF, byte order mark", []string{"\xef\xbb\xbf: ping\r\n\r\ndata:" + delta(`{"content":"a"}`) + "\r\n\r\n: ping\r\n\r\ndata: [DONE]\r\n\r\n"}, "a", ""},
 		{"no blank lines", []string{"data: " + delta(`{"content":"a"}`) + "\ndata: " + delta(`{"content":"b"}`) + "\ndata: [DONE]\n"}, "ab", ""},
@@ -78,7 +85,7 @@ func TestUsage(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for place, chunks := range map[string][]string{
-			"own chunk":      {`{"choices":[],"usage":` + tt.usage + `}`, `{"choices":[],"usage":null}`, `{"choices":[],"usage":{}}`},
+			"own chunk":      {`{"choices":[],"usage":` + tt.usage + `}`, `{"choices":[],"usage":null}`, `{"choices":[],"usage":{}}`, `{"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}`},
 			"in a choice":    {`{"choices":[{"index":0,"delta":{},"finish_reason":"stop","usage":` + tt.usage + `}]}`},
 			"after an older": {`{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":100,"total_tokens":200}}`, `{"choices":[],"usage":` + tt.usage + `}`},
 		} {

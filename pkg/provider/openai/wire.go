@@ -81,7 +81,7 @@ type usage struct {
 }
 
 func (u *usage) said() bool {
-	return u != nil && (u.Prompt.known || u.Completion.known || u.Total.known)
+	return u != nil && (u.Prompt.value > 0 || u.Completion.value > 0 || u.Total.value > 0)
 }
 
 func (u *usage) neutral() provider.Usage {
