@@ -57,7 +57,8 @@ func mark(c cuttext.Cut, ref string, limit int) string {
 		return fmt.Sprintf("[%d bytes cut: %s %s]", c.TotalBytes-c.Bytes, ToolName, ref)
 	}
 	out := fmt.Sprintf("%d of %d bytes, %d of %d lines", c.TotalBytes-c.Bytes, c.TotalBytes, c.TotalLines-c.Lines, c.TotalLines)
-	return fmt.Sprintf("[%s are left out here. To read on: %s {\"ref\":%q,\"offset\":%d}, or with head, tail or grep]", out, ToolName, ref, c.Resume)
+	args := fmt.Sprintf("{\"ref\":%q,\"offset\":%d}", ref, c.Resume)
+	return fmt.Sprintf("[%s are left out here. To read on: %s %s, or with head, tail or grep]", out, ToolName, args)
 }
 
 // withoutRef takes out a ref that nobody can read.
