@@ -175,17 +175,6 @@ func (c *console) command(args []string) (code int) {
 	return c.fail(ctx.Run())
 }
 
-// readable refuses arguments that are no text: reading them would put other
-// characters in the place of what was said.
-func readable(args []string) error {
-	for _, arg := range args {
-		if !utf8.ValidString(arg) {
-			return fmt.Errorf("the argument %q is not UTF-8", jsontext.Clip(arg, 64))
-		}
-	}
-	return nil
-}
-
 // spelled puts what people try first into the words of the grammar.
 func spelled(args []string) []string {
 	switch {
@@ -197,6 +186,17 @@ func spelled(args []string) []string {
 		return append([]string{"version"}, args[1:]...)
 	}
 	return args
+}
+
+// readable refuses arguments that are no text: reading them would put other
+// characters in the place of what was said.
+func readable(args []string) error {
+	for _, arg := range args {
+		if !utf8.ValidString(arg) {
+			return fmt.Errorf("the argument %q is not UTF-8", jsontext.Clip(arg, 64))
+		}
+	}
+	return nil
 }
 
 func (c *console) settlePrefix() {

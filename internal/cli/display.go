@@ -132,7 +132,7 @@ func brief(res *frames.ToolResult) string {
 	var text strings.Builder
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	if enc.Encode(v) != nil {
+	if err := enc.Encode(v); err != nil {
 		return string(res.Result)
 	}
 	return strings.TrimSpace(text.String())

@@ -157,7 +157,7 @@ func (c *console) join(ctx context.Context, state string) (*bus.Conn, *meshFile,
 	}
 	if err != nil {
 		c.log.Debug("mesh.json is stale", "url", f.URL, "error", err)
-		return nil, nil, nil //nolint:nilnil // a stale file is no mesh
+		return nil, nil, nil // a stale file is no mesh
 	}
 	if !c.anyPrefix && c.Prefix != f.Prefix {
 		conn.Close()

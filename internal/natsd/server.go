@@ -23,6 +23,11 @@ const (
 	authTimeout   = 5 * time.Second
 	maxSubTokens  = 16
 	readyDeadline = 10 * time.Second
+	// pendingPayloads is how many messages of the largest size may wait for one
+	// connection, which is cut beyond that: a burst of large calls would take the
+	// router away from all of its callers. From three quarters of it on the server
+	// slows senders down.
+	pendingPayloads = 32
 )
 
 // Server is a running embedded server. Its methods may be called from several
@@ -167,6 +172,7 @@ func serverOptions(cfg Config, keys map[string]nkeys.KeyPair) (*server.Options, 
 		Nkeys:                  users,
 		AuthTimeout:            authTimeout.Seconds(),
 		MaxPayload:             int32(cfg.MaxPayload), // checked by Config.validate
+		MaxPending:             max(server.MAX_PENDING_SIZE, int64(cfg.MaxPayload)*pendingPayloads),
 		MaxSubTokens:           maxSubTokens,
 		PingInterval:           pingInterval,
 		MaxPingsOut:            maxPingsOut,

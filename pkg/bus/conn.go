@@ -27,7 +27,7 @@ func Options(identity string) []nats.Option {
 		nats.MaxReconnects(-1),
 		nats.ReconnectBufSize(-1),
 		nats.PingInterval(20 * time.Second),
-		nats.ErrorHandler(quietErrors),
+		nats.ErrorHandler(quietErrors()),
 	}
 }
 

@@ -34,17 +34,24 @@ func readRefusal(err error) (subject string, publish, ok bool) {
 	return m[2], m[1][0] == 'P' || m[1][0] == 'p', true
 }
 
-// quietErrors is the error handler of [Options]: refusals reach who caused them,
-// everything else is logged.
-func quietErrors(nc *nats.Conn, sub *nats.Subscription, err error) {
-	if errors.Is(err, nats.ErrPermissionViolation) {
-		return
+// quietErrors gives the error handler of [Options]: refusals reach who caused
+// them, everything else is logged, once in a while.
+func quietErrors() nats.ErrHandler {
+	var lines sparse
+	return func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			return
+		}
+		silent, ok := lines.pass()
+		if !ok {
+			return
+		}
+		at := []any{"identity", nc.Opts.Name, "error", err, "not_logged", silent}
+		if sub != nil {
+			at = append(at, "subject", sub.Subject)
+		}
+		slog.Warn("NATS connection", at...)
 	}
-	at := []any{"identity", nc.Opts.Name, "error", err}
-	if sub != nil {
-		at = append(at, "subject", sub.Subject)
-	}
-	slog.Warn("NATS connection", at...)
 }
 
 // hearRefusals lets c know what the server refuses; other errors go on to the

@@ -109,6 +109,8 @@ type handling struct {
 	slots chan struct{}
 	s     *Subscription
 	log   *slog.Logger
+
+	refused sparse // reply subjects
 }
 
 // HandleOption sets how a subject is served.
@@ -179,7 +181,9 @@ func (g *handling) open(m *nats.Msg) (*Request, bool) {
 	r := &Request{Subject: m.Subject, Tokens: g.c.Tokens(m.Subject), Header: m.Header, c: g.c, reply: m.Reply}
 	if !g.c.replyAllowed(r.Tokens, m.Reply) {
 		g.c.counters.refusedReplies.Add(1)
-		g.log.Warn("refused a reply subject", "subject", m.Subject, "reply", m.Reply)
+		if silent, ok := g.refused.pass(); ok {
+			g.log.Warn("refused a reply subject", "subject", m.Subject, "reply", m.Reply, "not_logged", silent)
+		}
 		return nil, false
 	}
 	r.Encoding = frames.Detect(m.Data)

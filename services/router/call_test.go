@@ -186,10 +186,8 @@ func TestReplySubjectOfAnother(t *testing.T) {
 			}
 		}
 		w.flush(w.me)
-		w.call("read_file", `{"path":"a"}`).result() // is behind them in the queue
-		want(t, "logged", w.log.take(), []string{
-			"refused a reply subject", "refused a reply subject", "refused a reply subject", "refused a reply subject",
-		})
+		w.call("read_file", `{"path":"a"}`).result()                         // is behind them in the queue
+		want(t, "logged", w.log.take(), []string{"refused a reply subject"}) // a line a second at most
 	}, readFile)
 }
 

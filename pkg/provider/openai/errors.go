@@ -50,7 +50,8 @@ func (p *Provider) verdict(r *refusal, model string) *frames.Error {
 	case r.contextFull():
 		return p.errorf(frames.CodeLimit, "the conversation does not fit model %q%s", clip(model), said).WithReason("context_length")
 	case status == http.StatusNotFound, r.unknownModel():
-		return p.errorf(frames.CodeNotFound, "no model %q at %s: check the model's name and the base URL%s", clip(model), p.where(), said).WithReason("model_not_found")
+		return p.errorf(frames.CodeNotFound, "no model %q at %s: check the model's name and the base URL%s",
+			clip(model), p.where(), said).WithReason("model_not_found")
 	case status == http.StatusTooManyRequests:
 		return p.busy(r, said)
 	case transient(status):

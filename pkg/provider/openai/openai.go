@@ -181,5 +181,6 @@ func (p *Provider) checkKey() error {
 		return nil
 	}
 	return frames.NewError(frames.CodeDenied,
-		"%s: no API key: set OPENAI_API_KEY where the mesh is started (weavebus up, or serve llm), or the base URL of a server that needs none", p.cfg.Name).WithReason("no_api_key")
+		"%s: no API key: set OPENAI_API_KEY where the mesh is started (weavebus up, or serve llm), or the base URL of a server that needs none",
+		p.cfg.Name).WithReason("no_api_key")
 }
