@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weavebus/weavebus/internal/assets"
+	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/internal/results"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -61,12 +62,10 @@ const mediaTypeHeader = "Content-Type"
 func (s *Store) Put(ctx context.Context, caller, sid, mediaType string, value []byte) (Ref, error) {
 	sum := sha256.Sum256(value)
 	ref := Ref{Ref: results.RefOf(string(value)), Size: int64(len(value)), SHA256: hex.EncodeToString(sum[:]), MediaType: mediaType}
-	ctx, cancel := context.WithTimeout(ctx, attempt)
-	defer cancel()
 	msg := nats.NewMsg(assets.BlobSubject(s.prefix, caller, sid, ref.Ref))
 	msg.Data = value
 	msg.Header.Set(mediaTypeHeader, mediaType)
-	_, err := s.js.PublishMsg(ctx, msg)
+	err := s.publish(ctx, msg)
 	switch {
 	case err == nil:
 		return ref, nil
@@ -75,6 +74,37 @@ func (s *Store) Put(ctx context.Context, caller, sid, mediaType string, value []
 			len(value), s.js.Conn().MaxPayload())
 	}
 	return Ref{}, frames.NewError(frames.CodeUnavailable, "a large value of session %s cannot be kept: %w", sid, bus.Words(err))
+}
+
+const (
+	// patience is more than an election and a reconnect take: the results of calls
+	// that ran are lost with a value that cannot be written.
+	patience    = 30 * time.Second
+	firstPause  = 250 * time.Millisecond
+	pauseAtMost = 2 * time.Second
+)
+
+// publish writes a message, again while nobody answers.
+func (s *Store) publish(ctx context.Context, msg *nats.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for wait := firstPause; ; wait = min(2*wait, pauseAtMost) {
+		err := s.attempt(ctx, msg)
+		_, refused := errors.AsType[*jetstream.APIError](err)
+		if err == nil || refused || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrConnectionClosed) {
+			return err
+		}
+		if pause.For(ctx, wait) != nil {
+			return err
+		}
+	}
+}
+
+func (s *Store) attempt(ctx context.Context, msg *nats.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, attempt)
+	defer cancel()
+	_, err := s.js.PublishMsg(ctx, msg)
+	return err
 }
 
 // Get gives a value of a session; NOT_FOUND where the session has none of that name.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -123,5 +124,35 @@ func TestSweep(t *testing.T) {
 		failed := frames.NewError(frames.CodeUnavailable, "no head")
 		_, err = s.Sweep(t.Context(), mark, func(context.Context, string, string) (bool, error) { return false, failed })
 		wantCode(t, err, frames.CodeUnavailable)
+	})
+}
+
+// The result of a call that ran is not lost since the server was away for a while.
+func TestPutOutlastsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mesh := bustest.Start(t)
+		line := mesh.Line(t, "loop")
+		js, err := jetstream.New(mesh.Connect(t, "loop", line.Option()))
+		must(t, err)
+		s, err := blobs.Open(t.Context(), js, mesh.Prefix())
+		must(t, err)
+		line.Cut()
+		go func() {
+			<-time.After(12 * time.Second) // virtual time
+			line.Mend()
+		}()
+		ref, err := s.Put(t.Context(), "me", "s1", "text/plain", []byte("kept"))
+		must(t, err)
+		if got, err := s.Get(t.Context(), "me", "s1", ref.Ref); err != nil || string(got) != "kept" {
+			t.Errorf("%q, %v", got, err)
+		}
+		line.Cut()
+		begun := time.Now()
+		_, err = s.Put(t.Context(), "me", "s1", "text/plain", []byte("lost"))
+		wantCode(t, err, frames.CodeUnavailable)
+		if took := time.Since(begun); took < 20*time.Second || took > time.Minute {
+			t.Errorf("gave up after %v", took)
+		}
+		line.Mend()
 	})
 }
