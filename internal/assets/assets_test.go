@@ -91,6 +91,10 @@ func TestEnsureMakesTheTable(t *testing.T) {
 			Subjects: "lab.announce.>", Storage: jetstream.MemoryStorage, Discard: jetstream.DiscardOld,
 			PerSubject: 1, MaxBytes: 128 << 20, MaxAge: 10 * time.Minute, NoAck: true, Replicas: 1, Schema: "1",
 		},
+		"LAB_BLOBS": {
+			Subjects: "lab.blob.*.*.*", Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld,
+			PerSubject: 1, MaxBytes: -1, DenyDelete: true, Replicas: 1, Schema: "1",
+		},
 		"KV_LAB_TOOLS": {
 			Subjects: "$KV.LAB_TOOLS.>", Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
 			PerSubject: 1, MaxBytes: -1, Rollup: true, DenyDelete: true, Replicas: 1, Schema: "1",

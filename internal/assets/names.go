@@ -61,5 +61,14 @@ func ToolsStream(prefix string) string { return "KV_" + ToolsBucket(prefix) }
 // "*" stands for any.
 func ToolSubject(prefix, tool string) string { return "$KV." + ToolsBucket(prefix) + "." + tool }
 
+// BlobsStream names the mesh's object store: a stream in which a message is one
+// large value of a session.
+func BlobsStream(prefix string) string { return Upper(prefix) + "_BLOBS" }
+
+// BlobSubject is the subject of a session's value; "*" stands for any token.
+func BlobSubject(prefix, caller, sid, ref string) string {
+	return prefix + ".blob." + caller + "." + sid + "." + ref
+}
+
 // CatalogStream names the memory stream of announced tools.
 func CatalogStream(prefix string) string { return Upper(prefix) + "_CATALOG" }

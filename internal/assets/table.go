@@ -15,6 +15,7 @@ func table(c Config) []asset {
 		{stream: runQueue(c), consumer: durable(LoopDurable, loopAckPending)},
 		{stream: catalog(c)},
 		{stream: tools(c)},
+		{stream: blobs(c)},
 	}
 }
 
@@ -93,6 +94,22 @@ func tools(c Config) jetstream.StreamConfig {
 		Discard:           jetstream.DiscardNew,
 		Duplicates:        dedupeWindow,
 		AllowRollup:       true,
+		DenyDelete:        true,
+	}
+}
+
+// blobs holds each value in one message, so that it is written whole or not at
+// all, and a session's go by one purge. Reads are the leader's: a value is asked
+// for as soon as it was written.
+func blobs(c Config) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:              BlobsStream(c.Prefix),
+		Description:       "large values of sessions",
+		Subjects:          []string{BlobSubject(c.Prefix, "*", "*", "*")},
+		Storage:           jetstream.FileStorage,
+		MaxMsgsPerSubject: 1,
+		Discard:           jetstream.DiscardOld,
+		Duplicates:        dedupeWindow,
 		DenyDelete:        true,
 	}
 }

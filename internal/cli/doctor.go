@@ -154,7 +154,7 @@ func checkStreams(ctx context.Context, nc *nats.Conn, prefix string) []finding {
 		return []finding{{"jetstream", "fail", err.Error(), "start nats-server with -js"}}
 	}
 	var out []finding
-	for _, name := range []string{assets.SessionsStream(prefix), assets.InStream(prefix), assets.RunStream(prefix), assets.CatalogStream(prefix), assets.ToolsStream(prefix)} {
+	for _, name := range []string{assets.SessionsStream(prefix), assets.InStream(prefix), assets.RunStream(prefix), assets.CatalogStream(prefix), assets.ToolsStream(prefix), assets.BlobsStream(prefix)} {
 		s, err := assets.Stream(ctx, js, name)
 		if err != nil {
 			return append(out, finding{"jetstream", "fail", frames.AsError(orCause(ctx, err)).Message, "run weavebus init against this server, as an identity that may make streams"})

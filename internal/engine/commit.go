@@ -54,6 +54,8 @@ type Answer struct {
 type Intent struct {
 	// Identity and Replay are those of the chosen tool; empty where the call is refused.
 	Identity, Replay string
+	// Limits are the tool's, by which its result is shown to the model.
+	Limits frames.OutputLimits
 	// Outside says that somebody outside of the mesh runs it; see [Ticket].
 	Outside bool
 	// Refused is the result of a call that does not run; nil where it does.
@@ -72,6 +74,8 @@ type Result struct {
 	// Tool is the name as frames carry it.
 	Tool   string
 	Result *frames.ToolResult
+	// Message is what the model sees of it.
+	Message provider.Message
 	// Recorded says that the journal has it already: see [Runner.Recorded].
 	Recorded bool
 }

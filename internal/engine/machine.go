@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/weavebus/weavebus/internal/results"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
 )
@@ -31,6 +32,7 @@ type Pending struct {
 	CallID string
 	// Identity and Replay are as they were committed.
 	Identity, Replay string
+	Limits           frames.OutputLimits
 	// Outside says that somebody outside of the mesh runs it; see [Ticket].
 	Outside bool
 	// Fresh says that nobody has prepared or started it: it runs as a new one.
@@ -316,14 +318,15 @@ func (m *Machine) open(id string) int {
 }
 
 // settle gives the commit of results by the index of their calls.
-func (m *Machine) settle(results map[int]*frames.ToolResult) *Commit {
+func (m *Machine) settle(given map[int]*frames.ToolResult) *Commit {
 	c := &Commit{}
 	after := m.round.clone()
 	for i := range after.calls {
-		if r := results[i]; r != nil {
+		if r := given[i]; r != nil {
 			call := &after.calls[i]
-			call.settle(r)
-			c.Results = append(c.Results, Result{CallID: call.ID, Tool: WireName(call.Name), Result: r})
+			m, kept := results.Shown(call.ID, r, call.limits)
+			call.settle(kept, m)
+			c.Results = append(c.Results, Result{CallID: call.ID, Tool: WireName(call.Name), Result: kept, Message: m})
 		}
 	}
 	c.Next, c.End = follow(after, m.stop)
@@ -391,7 +394,7 @@ func (m *Machine) Resume(prepare Prepare) *Commit {
 		c.rerun[i] = again(call, prepare)
 		results[i] = c.rerun[i].refused
 		if t := c.rerun[i].ticket; call.fresh && t != nil {
-			c.Prepared = append(c.Prepared, Prepared{call.ID, Intent{Identity: t.Identity, Replay: t.Replay, Outside: t.Outside}})
+			c.Prepared = append(c.Prepared, Prepared{call.ID, t.intent()})
 		}
 	}
 	settled := m.settle(results)
@@ -432,7 +435,7 @@ func (m *Machine) Accept(c *Commit, ids []string) {
 		m.round.calls[i].rerun(p)
 	}
 	for _, r := range c.Results {
-		m.round.calls[m.round.find(r.CallID)].settle(r.Result)
+		m.round.calls[m.round.find(r.CallID)].settle(r.Result, r.Message)
 	}
 	if m.round != nil && (c.Next || c.End != nil) {
 		m.messages = append(m.messages, m.round.messages()...)

@@ -34,6 +34,7 @@ type openCall struct {
 	outside   bool
 	fresh     bool
 	ticket    *Ticket
+	limits    frames.OutputLimits
 	message   provider.Message // of the settled call
 	terminate string
 }
@@ -65,11 +66,15 @@ func decide(call Call, against *frames.Error, prepare Prepare) plan {
 	return p
 }
 
+func (t *Ticket) intent() Intent {
+	return Intent{Identity: t.Identity, Replay: t.Replay, Outside: t.Outside, Limits: t.Limits}
+}
+
 func (p *plan) intent() Intent {
 	if p.ticket == nil {
 		return Intent{Refused: p.refused}
 	}
-	return Intent{Identity: p.ticket.Identity, Replay: p.ticket.Replay, Outside: p.ticket.Outside}
+	return p.ticket.intent()
 }
 
 // open gives the calls of an answer as the round begins with them.
@@ -80,24 +85,26 @@ func (a *Answer) open(ids []string) []openCall {
 		if ids != nil {
 			c.ID = ids[i]
 		}
+		if p.ticket != nil {
+			c.limits = p.ticket.Limits
+		}
 		if p.refused != nil {
-			c.settle(p.refused)
+			c.settle(p.refused, provider.ToolMessage(c.ID, p.refused))
 		}
 		calls[i] = c
 	}
 	return calls
 }
 
-func (c *openCall) settle(r *frames.ToolResult) {
-	c.state, c.ticket, c.terminate = callSettled, nil, r.Terminate
-	c.message = provider.ToolMessage(c.ID, r)
+func (c *openCall) settle(r *frames.ToolResult, m provider.Message) {
+	c.state, c.ticket, c.terminate, c.message = callSettled, nil, r.Terminate, m
 }
 
 // rerun takes the decision about a pending call; one that was refused gets its
 // result by the same commit.
 func (c *openCall) rerun(p plan) {
 	if p.ticket != nil {
-		c.state, c.ticket = callWaiting, p.ticket
+		c.state, c.ticket, c.limits = callWaiting, p.ticket, p.ticket.Limits
 	}
 }
 
@@ -232,6 +239,7 @@ func (s *Start) reopened(c provider.Call, result provider.Message) openCall {
 	for _, p := range s.Pending {
 		if p.CallID == c.ID {
 			call.state, call.replay, call.outside, call.fresh = callUnknown, p.Replay, p.Outside, p.Fresh
+			call.limits = p.Limits
 		}
 	}
 	return call

@@ -34,6 +34,8 @@ type Ticket struct {
 	Sequential bool
 	// Lock: of the calls of a round with the same lock one runs at a time; empty is none.
 	Lock string
+	// Limits bound the text that the model sees of the result.
+	Limits frames.OutputLimits
 	// Repairs names what was done to the arguments.
 	Repairs []string
 	// Outside says that somebody outside of the mesh runs the call, and that the

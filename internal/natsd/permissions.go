@@ -102,12 +102,12 @@ var grants = map[Role]grant{
 			[]string{"{wb}.call.*.* router", "{wb}.list.* router", "{wb}.sink.*.*", "{wb}.ctl.*", "{wb}.admin.*.*"}),
 	},
 	RoleLoop: {
-		publish: join(answers, callTools, readCatalog, sessions, takeJobs,
+		publish: join(answers, callTools, readCatalog, sessions, blobs, takeJobs,
 			[]string{"{wb}.rec.>", "{wb}.llm.>", "{wb}.own.>", "{wb}.out.>", "{wb}.run.>"}),
 		subscribe: join(service, callOutcomes, catalogue, []string{"{wb}.loop.* loop", "{wb}.ctl.*"}),
 	},
 	RoleHarness: {
-		publish: join(answers, readCatalog, sessions, purgeSessions, takeInput, readStream("{WB}_RUN"),
+		publish: join(answers, readCatalog, sessions, purgeSessions, blobs, purgeBlobs, takeInput, readStream("{WB}_RUN"),
 			[]string{"{wb}.inst.>", "{wb}.ctl.tool.>", "{wb}.rec.>", "{wb}.out.>", "{wb}.run.>", "{wb}.inbox.>"}),
 		deny:      []string{"$JS.API.CONSUMER.DELETE.{WB}_IN.harness", "$JS.API.CONSUMER.CREATE.{WB}_IN.harness.>"},
 		subscribe: join(service, []string{"{wb}.in.*.* harness", "{wb}.approve.* harness", "{wb}.ses.* harness"}),
@@ -159,6 +159,10 @@ var (
 	sessions = join(readStream("KV_{WB}_SESSIONS"), consume("KV_{WB}_SESSIONS", "*.$KV.{WB}_SESSIONS.>"),
 		[]string{"$KV.{WB}_SESSIONS.*.*"})
 	purgeSessions = []string{"$JS.API.STREAM.PURGE.KV_{WB}_SESSIONS"}
+
+	// blobs: keep large values of sessions, and read them.
+	blobs      = join(readStream("{WB}_BLOBS"), []string{"{wb}.blob.*.*.*"})
+	purgeBlobs = []string{"$JS.API.STREAM.PURGE.{WB}_BLOBS"}
 
 	takeJobs  = join(readStream("{WB}_RUN"), work("{WB}_RUN", "loop"))
 	takeInput = join(readStream("{WB}_IN"), work("{WB}_IN", "harness"), consume("{WB}_IN", "*.{wb}.inbox.>"),

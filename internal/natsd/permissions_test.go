@@ -65,6 +65,9 @@ var publishing = []access{
 	{"_INBOX.me.x", answering},
 	{"$KV.WB_SESSIONS.me.s1", "loop harness"},
 	{"$KV.WB_TOOLS.echo", "router"},
+	{"wb.blob.me.s1.0a", "loop harness"},
+	{"$JS.API.STREAM.MSG.GET.WB_BLOBS", "admin loop harness"},
+	{"$JS.API.STREAM.PURGE.WB_BLOBS", "admin harness"},
 	{"$JS.API.STREAM.MSG.GET.KV_WB_TOOLS", "admin harness " + dispatchers},
 	{"$JS.API.STREAM.PURGE.KV_WB_TOOLS", "admin"},
 	{"$JS.API.CONSUMER.CREATE.KV_WB_TOOLS.x.$KV.WB_TOOLS.>", "admin harness " + dispatchers},
@@ -144,6 +147,7 @@ var subscribing = []access{
 	{"wb.tail.>", ""},
 	{"$KV.WB_SESSIONS.>", ""},
 	{"$KV.WB_TOOLS.>", ""},
+	{"wb.blob.>", ""},
 }
 
 // Each identity tries every subject of every other.

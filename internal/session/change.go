@@ -49,6 +49,9 @@ type Change struct {
 	Frame []byte `json:"frame,omitempty"`
 	// State is a ChangeState's.
 	State *Report `json:"state,omitempty"`
+	// Large names what of the change is kept in the object store; nil where
+	// nothing is. See [Store.Whole].
+	Large *Large `json:"large,omitempty"`
 }
 
 // Report is what META {state} tells of a session.

@@ -98,15 +98,3 @@ func WakeOf(f *frames.Frame) (key Key, n uint64, ok bool) {
 	key = Key{f.Metadata.Text("caller"), f.Metadata.Text("sessionId")}
 	return key, n, ok && f.Type == frames.TypeMeta && key.Valid()
 }
-
-// Publish publishes the durable frames of an entry to the session's readers.
-// They may be published again at any time.
-func Publish(conn *bus.Conn, e *Entry) error {
-	subject := conn.Out(e.State.Caller, e.State.SessionID)
-	for _, data := range e.Wire(conn.InlineLimit()) {
-		if err := conn.PublishData(subject, data); err != nil {
-			return err
-		}
-	}
-	return nil
-}

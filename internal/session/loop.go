@@ -185,7 +185,7 @@ func (s *State) Prepared(owner Owner, call PendingCall) ([]Change, error) {
 		return nil, frames.NewError(frames.CodeConflict, "call %s was prepared before", call.ID)
 	}
 	p := &s.Pending[i]
-	p.Fresh, p.Identity, p.Replay, p.Outside = false, call.Identity, call.Replay, call.Outside
+	p.Fresh, p.Identity, p.Replay, p.Outside, p.Limits = false, call.Identity, call.Replay, call.Outside, call.Limits
 	return nil, nil
 }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"slices"
 
+	"github.com/weavebus/weavebus/internal/results"
 	"github.com/weavebus/weavebus/pkg/frames"
 	"github.com/weavebus/weavebus/pkg/provider"
 )
@@ -10,6 +11,22 @@ import (
 // ToolMessage gives what a model sees of a TOOL_RESULT's content.
 func ToolMessage(callID string, content frames.Raw) provider.Message {
 	return provider.ToolMessage(callID, toolResult(content))
+}
+
+// Shown gives the outcome of a call, with what a model sees of it by the limits.
+func Shown(callID string, r *frames.ToolResult, l frames.OutputLimits) Outcome {
+	m, kept := results.Shown(callID, r, l)
+	return OutcomeOf(callID, kept, &m)
+}
+
+// OutcomeOf gives the outcome of a call whose result was shown as m.
+func OutcomeOf(callID string, r *frames.ToolResult, m *provider.Message) Outcome {
+	f := frames.Result(r)
+	o := Outcome{CallID: callID, Content: f.Content, Metadata: f.Metadata}
+	if results.Ref(r) != "" {
+		o.Message = m
+	}
+	return o
 }
 
 func toolResult(content frames.Raw) *frames.ToolResult {

@@ -140,8 +140,7 @@ func (s *State) outsideResult(id string, content frames.Raw) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	clean := frames.Result(result)
-	done := s.takeResult(i, Outcome{Content: clean.Content})
+	done := s.takeResult(i, Shown(s.Pending[i].ID, result, s.Pending[i].Limits))
 	changes := []Change{done, s.frameChange(completedFrame(done.CallID, result))}
 	return append(changes, s.outsideDone()...), nil
 }

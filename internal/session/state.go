@@ -67,6 +67,8 @@ type PendingCall struct {
 	// was dispatched; Identity is empty where the call was refused before.
 	Identity string `json:"identity,omitempty"`
 	Replay   string `json:"replay,omitempty"`
+	// Limits bound the text that the model sees of the result.
+	Limits frames.OutputLimits `json:"outputLimits,omitzero"`
 	// Outside says that a client answers the call, not the mesh.
 	Outside bool `json:"outside,omitempty"`
 	// Fresh says that no loop has prepared or started the call yet.
@@ -130,6 +132,8 @@ type State struct {
 	// Own are the declarations of tools that clients serve for this session, as
 	// JSON, in the order in which they were declared.
 	Own []json.RawMessage `json:"own,omitempty"`
+	// HasCut says that a model saw a part only of some result, and may read the rest.
+	HasCut bool `json:"hasCut,omitempty"`
 	// Cancel asks the owner to end the current turn; Close, which is an END
 	// reason, to close the session as soon as the turns it waits for are over.
 	Cancel bool   `json:"cancel,omitempty"`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nuid"
 
+	"github.com/weavebus/weavebus/internal/blobs"
 	"github.com/weavebus/weavebus/internal/pause"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
@@ -19,10 +20,12 @@ import (
 // Store keeps sessions in a [Log]. It is safe for concurrent use.
 type Store struct {
 	log     Log
+	blobs   Blobs // nil: everything stands in the log
 	foreign atomic.Uint64
 }
 
-// NewStore gives a store over a log: [NewMemory], or [Open] for a mesh's own.
+// NewStore gives a store over a log alone, such as [NewMemory]: large values stand in
+// its entries. [Open] gives a mesh's own.
 func NewStore(log Log) *Store { return &Store{log: log} }
 
 // Foreign counts revisions that were skipped since they are no entries.
@@ -123,6 +126,8 @@ type writing struct {
 	unknown map[string]bool
 	base    uint64
 	pause   time.Duration
+	// kept are the values that this write put into the object store.
+	kept map[string]*blobs.Ref
 }
 
 // read gives the head; where an attempt of unknown outcome stands, that
@@ -162,7 +167,7 @@ func (w *writing) readBack(ctx context.Context) (Head, error) {
 	})
 	if err == nil && own.N != 0 {
 		w.landed = true
-		return own, nil
+		return own, w.s.Whole(ctx, &own.Entry)
 	}
 	return head, err
 }
@@ -170,7 +175,11 @@ func (w *writing) readBack(ctx context.Context) (Head, error) {
 // append writes an entry behind a revision. again says that the head must be
 // read again: somebody else wrote, or the outcome is unknown.
 func (w *writing) append(ctx context.Context, e Entry, last uint64) (head Head, again bool, err error) {
-	data, err := e.encode()
+	stored, err := w.stored(ctx, e)
+	if err != nil {
+		return Head{}, false, err
+	}
+	data, err := stored.encode()
 	if err != nil {
 		return Head{}, false, err
 	}
@@ -196,6 +205,18 @@ const historyBytes = 4 << 20
 // History gives up to limit entries behind the after-th, oldest first; fewer
 // where they are large. more says that others follow.
 func (s *Store) History(ctx context.Context, key Key, after uint64, limit int) (entries []Entry, more bool, err error) {
+	entries, more, err = s.Entries(ctx, key, after, limit)
+	for i := range entries {
+		if err := s.Whole(ctx, &entries[i]); err != nil {
+			return nil, false, err
+		}
+	}
+	return entries, more, err
+}
+
+// Entries gives what [Store.History] does, without the values that stand in the
+// object store.
+func (s *Store) Entries(ctx context.Context, key Key, after uint64, limit int) (entries []Entry, more bool, err error) {
 	room := historyBytes
 	err = s.each(ctx, key, func(e *Entry, size int) bool {
 		if e.N <= after {
@@ -224,24 +245,29 @@ func (s *Store) Messages(ctx context.Context, key Key) ([]provider.Message, erro
 // of the last assistant message's calls, by their ids.
 func (s *Store) Conversation(ctx context.Context, key Key) ([]provider.Message, map[string]*frames.ToolResult, error) {
 	var c conversation
+	var lost error
 	err := s.each(ctx, key, func(e *Entry, _ int) bool {
-		c.add(e)
-		return true
+		if lost = s.forModel(ctx, e); lost == nil {
+			c.add(e)
+		}
+		return lost == nil
 	})
-	return c.messages(), c.open, err
+	return c.messages(), c.open, errors.Join(err, lost)
 }
 
 // Results gives the results of calls that entries from a revision on hold, by the
 // calls' ids.
 func (s *Store) Results(ctx context.Context, key Key, from uint64) (map[string]*frames.ToolResult, error) {
 	out := map[string]*frames.ToolResult{}
+	var lost error
 	err := s.log.Read(ctx, key, from, func(r Revision) bool {
 		if e, ok := decode(r.Data); ok {
+			lost = s.Whole(ctx, &e)
 			e.results(out)
 		}
-		return true
+		return lost == nil
 	})
-	return out, err
+	return out, errors.Join(err, lost)
 }
 
 // each reads a session's entries, with their sizes; NOT_FOUND where there are none.
@@ -254,7 +280,7 @@ func (s *Store) each(ctx context.Context, key Key, fn func(e *Entry, size int) b
 			return true
 		}
 		n = e.N
-		return fn(&e, len(r.Data))
+		return fn(&e, len(r.Data)+e.large())
 	})
 	if err == nil && n == 0 {
 		return notFound(key)
@@ -286,5 +312,11 @@ func (s *Store) List(ctx context.Context, caller string) ([]Head, error) {
 	return out, nil
 }
 
-// Delete removes a session and its history; one that does not exist too.
-func (s *Store) Delete(ctx context.Context, key Key) error { return s.log.Purge(ctx, key) }
+// Delete removes a session, its history and its large values; one that does not
+// exist too.
+func (s *Store) Delete(ctx context.Context, key Key) error {
+	if err := s.log.Purge(ctx, key); err != nil || s.blobs == nil {
+		return err
+	}
+	return s.blobs.Delete(ctx, key.Caller, key.SID)
+}

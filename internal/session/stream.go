@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weavebus/weavebus/internal/assets"
+	"github.com/weavebus/weavebus/internal/blobs"
 	"github.com/weavebus/weavebus/pkg/bus"
 	"github.com/weavebus/weavebus/pkg/frames"
 )
@@ -28,13 +29,18 @@ type streamLog struct {
 
 var _ Log = (*streamLog)(nil)
 
-// Open opens the store of a mesh. A bucket that does not exist is UNAVAILABLE.
+// Open opens the store of a mesh. A bucket, or an object store, that does not exist
+// is UNAVAILABLE.
 func Open(ctx context.Context, js jetstream.JetStream, prefix string) (*Store, error) {
 	stream, err := assets.Stream(ctx, js, assets.SessionsStream(prefix))
 	if err != nil {
 		return nil, err
 	}
-	return NewStore(&streamLog{js, stream, prefix}), nil
+	large, err := blobs.Open(ctx, js, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{log: &streamLog{js, stream, prefix}, blobs: large}, nil
 }
 
 // attempt bounds one request: an election takes 4 to 9 s, so the next may find a leader.

@@ -104,6 +104,7 @@ func (s *State) takeResult(i int, o Outcome) Change {
 		Kind: ChangeResult, Epoch: s.Epoch, Stream: s.Stream,
 		CallID: call.ID, Tool: call.Name, Result: o.Content, Message: o.Message,
 	}
+	s.HasCut = s.HasCut || o.Message != nil
 	if len(o.Metadata) > 0 {
 		c.Metadata = o.Metadata.Raw()
 	}

@@ -49,7 +49,7 @@ func modeChoice(mode string) (ToolChoice, error) {
 		return ToolChoice{Mode: ChoiceRequired}, nil
 	}
 	return ToolChoice{}, frames.NewError(frames.CodeValidationInput,
-		"tool choice %q is not auto, none, required or {\"name\": \"<tool>\"}", clip(mode))
+		"tool choice %q is not auto, none, required or {\"name\": \"<tool>\"}", brief(mode))
 }
 
 // UnmarshalJSON reads "auto", "none", "required", "any", null, {"name": TOOL},

@@ -105,10 +105,10 @@ func (p *Part) Describe() string {
 	if p.Type == PartText || p.Text != "" {
 		return p.Text
 	}
-	words := []string{string(p.Type)}
-	for _, word := range []string{p.MediaType, p.Name, p.URI} {
+	var words []string
+	for _, word := range []string{string(p.Type), p.MediaType, p.Name, p.URI} {
 		if word != "" && !strings.HasPrefix(word, "data:") {
-			words = append(words, word)
+			words = append(words, clip(strings.Join(strings.Fields(word), " "), 1024))
 		}
 	}
 	line := strings.Join(words, " ")

@@ -101,7 +101,7 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 		return frames.NewError(frames.CodeValidationInput, "not a message: %w", err)
 	}
 	if !w.Role.Valid() {
-		return frames.NewError(frames.CodeValidationInput, "role %q is not one of system, user, assistant, tool", clip(string(w.Role)))
+		return frames.NewError(frames.CodeValidationInput, "role %q is not one of system, user, assistant, tool", brief(string(w.Role)))
 	}
 	out := Message{
 		Role: w.Role, ToolCallID: w.ToolCallID, IsError: w.IsError,
@@ -140,7 +140,7 @@ func (m *Message) readParts(raw json.RawMessage) error {
 	for i := range m.Parts {
 		if !m.Parts[i].Type.valid() {
 			return frames.NewError(frames.CodeValidationInput,
-				"content[%d]: type %q is not one of text, image, audio, resource", i, clip(string(m.Parts[i].Type)))
+				"content[%d]: type %q is not one of text, image, audio, resource", i, brief(string(m.Parts[i].Type)))
 		}
 	}
 	return nil
@@ -199,7 +199,7 @@ func whole(key string, n json.Number, limit uint64) (uint64, error) {
 	if f, err := strconv.ParseFloat(string(n), 64); err == nil && f >= 0 && f < 1<<53 && f == math.Trunc(f) {
 		return uint64(f), nil
 	}
-	return 0, frames.NewError(frames.CodeValidationInput, "%s is not a whole number: %s", key, clip(string(n)))
+	return 0, frames.NewError(frames.CodeValidationInput, "%s is not a whole number: %s", key, brief(string(n)))
 }
 
 // kind gives the first byte of a JSON value, 0 when there is none.
@@ -212,8 +212,10 @@ func kind(raw json.RawMessage) byte {
 }
 
 // clip bounds a foreign word for an error message.
-func clip(s string) string {
-	const most = 64
+// brief clips what is named in an error.
+func brief(s string) string { return clip(s, 64) }
+
+func clip(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

@@ -35,7 +35,7 @@ func SplitModel(model string) (provider, name string, err error) {
 	provider, name, _ = strings.Cut(model, "/")
 	if provider == "" || name == "" {
 		return "", "", frames.NewError(frames.CodeNotFound,
-			"model %q does not name a provider and a model: write provider/model", clip(model))
+			"model %q does not name a provider and a model: write provider/model", brief(model))
 	}
 	return provider, name, nil
 }
@@ -49,7 +49,7 @@ func (s *Set) Resolve(model string) (Provider, string, error) {
 	}
 	p, ok := s.byName[token]
 	if !ok {
-		return nil, "", s.notFound(fmt.Sprintf("no provider %q for model %q", clip(token), clip(model)))
+		return nil, "", s.notFound(fmt.Sprintf("no provider %q for model %q", brief(token), brief(model)))
 	}
 	return p, name, nil
 }

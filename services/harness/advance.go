@@ -26,7 +26,7 @@ func (h *harness) advance(ctx context.Context, key session.Key, upTo uint64, aga
 		return err
 	}
 	if again && head.N > 0 {
-		if err := session.Publish(h.conn, &head.Entry); err != nil {
+		if err := h.store.Publish(ctx, h.conn, &head.Entry); err != nil {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func (h *harness) applyAll(ctx context.Context, key session.Key, head session.He
 		if head, err = h.commit(ctx, key, head, in); err != nil {
 			return head, err
 		}
-		if err := session.Publish(h.conn, &head.Entry); err != nil {
+		if err := h.store.Publish(ctx, h.conn, &head.Entry); err != nil {
 			return head, err
 		}
 	}

@@ -87,7 +87,7 @@ func (h *harness) endWaits(ctx context.Context, key session.Key) error {
 		return nil
 	}
 	if err == nil {
-		err = session.Publish(h.conn, &head.Entry)
+		err = h.store.Publish(ctx, h.conn, &head.Entry)
 	}
 	if err == nil {
 		err = h.underWay(ctx, &head)

@@ -135,6 +135,7 @@ func (h *harness) run(ctx, work context.Context, ready func()) error {
 	expiring, stop := context.WithCancel(ctx)
 	defer stop()
 	h.work.Go(func() { h.expire(expiring, work) })
+	h.work.Go(func() { h.sweep(expiring) })
 	ready()
 	h.follow(ctx, work)
 	stop()

@@ -332,7 +332,7 @@ func (l *loop) update(key session.Key, tr session.Transition) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if err := session.Publish(l.conn, &head.Entry); err != nil {
+	if err := l.store.Publish(l.t.Context(), l.conn, &head.Entry); err != nil {
 		l.t.Fatal(err)
 	}
 }

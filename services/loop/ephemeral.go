@@ -28,6 +28,7 @@ type run struct {
 	q      *bus.Request
 	params engine.Params
 	runner *engine.Runner
+	kept   *runResults
 }
 
 // request begins a run on wb.loop.<caller>; it does not block.
@@ -131,6 +132,7 @@ func (l *loop) addRun(r *run) error {
 func (l *loop) removeRun(r *run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	r.kept.drop()
 	delete(l.runs, r.key)
 	l.perDepth[r.depth]--
 }
@@ -140,10 +142,12 @@ func (l *loop) removeRun(r *run) {
 func (l *loop) ephemeral(r *run) engine.Config {
 	call := dispatch.Call{Caller: r.key.caller, Workspace: r.params.Workspace, Depth: r.depth}
 	tools := &tools{l.conn, l.d.Dispatcher, r.params.Tools, call}
+	r.kept = &runResults{all: l.kept}
 	return engine.Config{
 		Params: r.params, Start: engine.Start{Messages: r.params.Messages, Polls: tools.polls},
-		Model: l.models, Tools: tools, Journal: engine.NewMemory(r.uid, r.send),
-		Stream: func(int) string { return r.key.streamID },
+		Model: l.models, Tools: &readable{tools, r.kept, l.conn.Identity()},
+		Journal: keepingJournal{engine.NewMemory(r.uid, r.send), r.kept},
+		Stream:  func(int) string { return r.key.streamID },
 		Live: func(f frames.Frame) {
 			if f.Type == frames.TypeTick {
 				l.reply(r.q.Tick(r.runner.Cancel), r.q)

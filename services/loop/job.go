@@ -66,7 +66,7 @@ func (j *job) run(work context.Context) error {
 		return err
 	}
 	if j.again || !head.State.Work() {
-		j.publish(&head) // who wrote it may have ended before that
+		j.publish(work, &head) // who wrote it may have ended before that
 	}
 	taken, err := j.take(work)
 	if err != nil || !taken {
@@ -262,13 +262,13 @@ func (j *job) update(ctx context.Context, t session.Transition) (session.Head, e
 // written keeps a head that this job wrote, and publishes it.
 func (j *job) written(ctx context.Context, head session.Head) {
 	j.head = head
-	j.publish(&head)
+	j.publish(ctx, &head)
 	j.out.begin(head.State.Epoch, head.State.WireEncoding())
 	j.seen(ctx, &head)
 }
 
-func (j *job) publish(head *session.Head) {
-	if err := session.Publish(j.l.conn, &head.Entry); err != nil {
+func (j *job) publish(ctx context.Context, head *session.Head) {
+	if err := j.l.store.Publish(ctx, j.l.conn, &head.Entry); err != nil {
 		j.log.Warn("readers miss an entry until they ask for it", "entry", head.N, "error", err)
 	}
 }

@@ -51,10 +51,7 @@ func (t *transition) add(changes []session.Change, err error) {
 	}
 }
 
-func (t *transition) result(id string, r *frames.ToolResult) {
-	f := frames.Result(r)
-	t.add(t.s.Result(t.owner, session.Outcome{CallID: id, Content: f.Content, Metadata: f.Metadata}))
-}
+func (t *transition) result(o session.Outcome) { t.add(t.s.Result(t.owner, o)) }
 
 // taken commits a result, unless somebody outside gave the call one before: that
 // one counts.
@@ -62,7 +59,7 @@ func (t *transition) taken(r *engine.Result, stops bool) {
 	switch {
 	case t.err != nil || r.Recorded:
 	case t.s.Waits(r.CallID):
-		t.result(r.CallID, r.Result)
+		t.result(session.OutcomeOf(r.CallID, r.Result, &r.Message))
 	case !stops:
 		t.err = engine.ErrRecorded
 	}
@@ -80,7 +77,7 @@ func apply(s *session.State, owner session.Owner, c *engine.Commit) ([]session.C
 		t.add(s.FailedRequest(owner, *c.Failed))
 	}
 	for _, p := range c.Prepared {
-		t.add(s.Prepared(owner, session.PendingCall{ID: p.CallID, Identity: p.Identity, Replay: p.Replay, Outside: p.Outside}))
+		t.add(s.Prepared(owner, session.PendingCall{ID: p.CallID, Identity: p.Identity, Replay: p.Replay, Outside: p.Outside, Limits: p.Limits}))
 	}
 	for _, r := range c.Results {
 		t.taken(&r, c.Stops())
@@ -109,7 +106,7 @@ func (t *transition) answer(a *engine.Answer, end *engine.End) {
 	answer := session.Answer{Message: a.Message, Usage: a.Stop.Usage}
 	for i, in := range a.Calls {
 		answer.Calls = append(answer.Calls, session.PendingCall{
-			ModelID: a.Message.Calls[i].ModelID, Identity: in.Identity, Replay: in.Replay, Outside: in.Outside,
+			ModelID: a.Message.Calls[i].ModelID, Identity: in.Identity, Replay: in.Replay, Outside: in.Outside, Limits: in.Limits,
 		})
 	}
 	if len(a.Calls) == 0 && end != nil {
@@ -118,7 +115,7 @@ func (t *transition) answer(a *engine.Answer, end *engine.End) {
 	t.add(t.s.Assistant(t.owner, answer))
 	for i, in := range a.Calls {
 		if in.Refused != nil && t.err == nil {
-			t.result(t.s.CallID(i), in.Refused)
+			t.result(session.OutcomeOf(t.s.CallID(i), in.Refused, nil))
 		}
 	}
 }

@@ -91,6 +91,7 @@ func New(cfg Config) app.Service {
 		l := &loop{
 			cfg: cfg, conn: conn, d: d, log: env.Log, models: modelbus.NewClient(conn), instance: nuid.Next(),
 			slots: session.NewSlots(cfg.Sessions), jobs: map[session.Key]*job{}, runs: map[runKey]*run{}, perDepth: map[int]int{},
+			kept: &keeping{most: maxKept},
 		}
 		if err := l.open(ctx, env.Prefix); err != nil {
 			return err
@@ -122,6 +123,7 @@ type loop struct {
 	jobs     map[session.Key]*job
 	runs     map[runKey]*run
 	perDepth map[int]int
+	kept     *keeping // of ephemeral runs
 }
 
 // open opens what the mesh keeps in JetStream.

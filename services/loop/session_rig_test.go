@@ -84,7 +84,7 @@ func (h *harness) input(fs ...frames.Frame) {
 	}
 	head, err := h.store.Update(h.r.t.Context(), h.key, h.apply(ptrs...))
 	h.r.must(err)
-	h.r.must(session.Publish(h.conn, &head.Entry))
+	h.r.must(h.store.Publish(h.r.t.Context(), h.conn, &head.Entry))
 	h.nudge(&head)
 }
 

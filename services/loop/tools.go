@@ -79,6 +79,7 @@ func ticket(p *dispatch.Prepared, start engine.StartCall) *engine.Ticket {
 	return &engine.Ticket{
 		Identity: decl.Identity, Replay: decl.Replay, Sequential: decl.ExecutionMode == frames.Sequential,
 		Lock: dispatch.LockOf(decl, p.Arguments), Repairs: p.Repairs, Start: start,
+		Limits: kept(decl.OutputLimits),
 	}
 }
 
@@ -87,6 +88,20 @@ func (t *tools) dispatched(c engine.Call) dispatch.Call {
 	call := t.call
 	call.Tool, call.Arguments, call.Repairs = c.Name, json.RawMessage(c.Arguments), c.Repairs
 	return call
+}
+
+// kept leaves out of limits what is the default, since sessions keep them.
+func kept(l frames.OutputLimits) frames.OutputLimits {
+	if l.MaxBytes == frames.DefaultMaxBytes {
+		l.MaxBytes = 0
+	}
+	if l.MaxLines == frames.DefaultMaxLines {
+		l.MaxLines = 0
+	}
+	if l.Retain == frames.RetainHead {
+		l.Retain = ""
+	}
+	return l
 }
 
 // start gives what starts a prepared call; second says that an earlier process

@@ -25,7 +25,7 @@ func (j *job) config(ctx context.Context) (engine.Config, error) {
 	tools := newSessionTools(j, &tools{j.l.conn, j.l.d.Dispatcher, p.Tools, call})
 	start.Polls = tools.polls
 	cfg := engine.Config{
-		Params: p, Start: start, Elapsed: elapsed, Tools: tools, Journal: j,
+		Params: p, Start: start, Elapsed: elapsed, Tools: &readable{tools, j, j.l.conn.Identity()}, Journal: j,
 		Live: j.out.live, Stream: j.stream, MayAct: j.lease.check,
 	}
 	if s.Model() != "" {
@@ -49,7 +49,7 @@ func (j *job) start(ctx context.Context, p engine.Params) (engine.Start, time.Du
 	}
 	for _, c := range s.Pending {
 		start.Pending = append(start.Pending, engine.Pending{
-			CallID: c.ID, Identity: c.Identity, Replay: c.Replay, Outside: c.Outside, Fresh: c.Fresh,
+			CallID: c.ID, Identity: c.Identity, Replay: c.Replay, Limits: c.Limits, Outside: c.Outside, Fresh: c.Fresh,
 		})
 	}
 	if p.MaxCalls == nil && p.MaxTokens == 0 && p.MaxDuration == 0 {
@@ -69,7 +69,7 @@ func (j *job) begun(ctx context.Context) (*session.State, error) {
 	for after, more := uint64(0), true; more; {
 		var entries []session.Entry
 		var err error
-		if entries, more, err = j.l.store.History(ctx, j.key, after, historyPage); err != nil {
+		if entries, more, err = j.l.store.Entries(ctx, j.key, after, historyPage); err != nil {
 			return nil, err
 		}
 		for i := range entries {
