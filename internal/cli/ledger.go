@@ -19,4 +19,7 @@ func (c *console) ledger(u *client.SessionUsage) {
 	if t := u.Tools; t.InputTokens+t.OutputTokens+t.TotalTokens > 0 {
 		c.say("tokens of tools %d in, %d out", t.InputTokens, t.OutputTokens)
 	}
+	if cost := u.CostMicros + u.Tools.CostMicros; cost > 0 {
+		c.say("cost $%d.%06d", cost/1_000_000, cost%1_000_000)
+	}
 }

@@ -81,9 +81,10 @@ var meshRoles = []string{"harness", "llm", "router", "loop"} //nolint:gochecknog
 
 // models are the flags of the model providers.
 type models struct {
-	OpenAIBaseURL string `name:"openai-base-url" placeholder:"URL" help:"Endpoint of openai/… models: any that speaks OpenAI's chat completions." env:"OPENAI_BASE_URL"`
-	OpenAIKey     string `name:"openai-api-key" placeholder:"KEY" help:"Its key. Better kept in the environment: flags are seen by other users." env:"OPENAI_API_KEY"`
-	Scripts       string `name:"scripts" placeholder:"DIR" help:"Folder with the scripts of scripted/… models." type:"existingdir"`
+	OpenAIBaseURL string   `name:"openai-base-url" placeholder:"URL" help:"Endpoint of openai/… models: any that speaks OpenAI's chat completions." env:"OPENAI_BASE_URL"`
+	OpenAIKey     string   `name:"openai-api-key" placeholder:"KEY" help:"Its key. Better kept in the environment: flags are seen by other users." env:"OPENAI_API_KEY"`
+	Price         []string `name:"price" sep:"none" placeholder:"MODEL=IN/OUT[/CACHED]" help:"US dollars for a million tokens of a model, as openai/gpt-5-mini=0.25/2, for the ledger of sessions; may be repeated. What an endpoint says itself counts first."`
+	Scripts       string   `name:"scripts" placeholder:"DIR" help:"Folder with the scripts of scripted/… models." type:"existingdir"`
 }
 
 func newLLM(cfg *roleConfig) (app.Service, error) {
@@ -91,7 +92,24 @@ func newLLM(cfg *roleConfig) (app.Service, error) {
 	if err != nil {
 		return app.Service{}, err
 	}
-	return llm.New(llm.Config{Providers: providers}), nil
+	prices, err := cfg.models.prices()
+	if err != nil {
+		return app.Service{}, err
+	}
+	return llm.New(llm.Config{Providers: providers, Prices: prices}), nil
+}
+
+func (m *models) prices() (map[string]provider.Price, error) {
+	prices := map[string]provider.Price{}
+	for _, text := range m.Price {
+		model, amounts, _ := strings.Cut(text, "=")
+		price, err := provider.ParsePrice(amounts)
+		if name, _, ok := strings.Cut(model, "/"); !ok || !frames.ValidName(name) || err != nil {
+			return nil, usageError("--price %s: want PROVIDER/MODEL=IN/OUT[/CACHED], US dollars for a million tokens", text)
+		}
+		prices[model] = price
+	}
+	return prices, nil
 }
 
 func (m *models) providers() ([]provider.Provider, error) {

@@ -124,7 +124,7 @@ func (a *answer) meta(c frames.Raw) ([]provider.Event, error) {
 	a.stopped = true
 	stop := provider.Stop{Reason: stopReason(reason)}
 	stop.Raw, _ = c.Lookup("raw").Text()
-	stop.Usage = readUsage(c.Lookup("usage"))
+	stop.Usage = provider.ReadUsage(c.Lookup("usage"))
 	out := a.calls.events(stop.Reason)
 	if stop.Reason == provider.StopDone && len(out) > 0 {
 		stop.Reason = provider.StopToolCalls
@@ -140,12 +140,4 @@ func stopReason(word string) provider.StopReason {
 		return r
 	}
 	return provider.StopError
-}
-
-func readUsage(c frames.Raw) provider.Usage {
-	n := func(key string) int64 { v, _ := c.Lookup(key).Int64(); return max(v, 0) }
-	return provider.Usage{
-		InputTokens: n("inputTokens"), OutputTokens: n("outputTokens"), TotalTokens: n("totalTokens"),
-		CachedTokens: n("cachedTokens"), ReasoningTokens: n("reasoningTokens"),
-	}
 }

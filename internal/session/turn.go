@@ -98,7 +98,7 @@ func failed(err error) frames.Raw {
 // takeResult makes o the result of the i-th pending call.
 func (s *State) takeResult(i int, o Outcome) Change {
 	call := s.Pending[i]
-	s.Usage.Tools = s.Usage.Tools.Add(usageOf(o.Content.Lookup("usage")))
+	s.Usage.Tools = s.Usage.Tools.Add(provider.ReadUsage(o.Content.Lookup("usage")))
 	s.Pending = append(s.Pending[:i:i], s.Pending[i+1:]...)
 	c := Change{
 		Kind: ChangeResult, Epoch: s.Epoch, Stream: s.Stream,
@@ -109,16 +109,4 @@ func (s *State) takeResult(i int, o Outcome) Change {
 		c.Metadata = o.Metadata.Raw()
 	}
 	return c
-}
-
-// mostUsed bounds each count that a tool says of itself, so that sums do not overflow.
-const mostUsed = 1 << 40
-
-// usageOf reads what a tool says that it used; what it says otherwise counts nothing.
-func usageOf(raw frames.Raw) provider.Usage {
-	n := func(key string) int64 { v, _ := raw.Lookup(key).Int64(); return min(max(v, 0), mostUsed) }
-	return provider.Usage{
-		InputTokens: n("inputTokens"), OutputTokens: n("outputTokens"), TotalTokens: n("totalTokens"),
-		CachedTokens: n("cachedTokens"), ReasoningTokens: n("reasoningTokens"),
-	}
 }

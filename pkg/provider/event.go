@@ -69,28 +69,6 @@ type Stop struct {
 	Usage Usage
 }
 
-// Usage counts tokens; what a provider does not say is 0.
-type Usage struct {
-	// InputTokens includes CachedTokens.
-	InputTokens int64 `json:"inputTokens"`
-	// OutputTokens includes ReasoningTokens.
-	OutputTokens    int64 `json:"outputTokens"`
-	TotalTokens     int64 `json:"totalTokens"`
-	CachedTokens    int64 `json:"cachedTokens,omitempty"`
-	ReasoningTokens int64 `json:"reasoningTokens,omitempty"`
-}
-
-// Add gives the sum of u and other.
-func (u Usage) Add(other Usage) Usage {
-	return Usage{
-		InputTokens:     u.InputTokens + other.InputTokens,
-		OutputTokens:    u.OutputTokens + other.OutputTokens,
-		TotalTokens:     u.TotalTokens + other.TotalTokens,
-		CachedTokens:    u.CachedTokens + other.CachedTokens,
-		ReasoningTokens: u.ReasoningTokens + other.ReasoningTokens,
-	}
-}
-
 func (Text) event()     {}
 func (Thinking) event() {}
 func (ToolCall) event() {}

@@ -22,6 +22,9 @@ type Config struct {
 	Identity string
 	// Providers are what is put on the bus, each under its own name. Required.
 	Providers []provider.Provider
+	// Prices are of models by provider/model, for those whose provider does not say
+	// what a request cost. Default: none, such requests cost 0.
+	Prices map[string]provider.Price
 	// Concurrency is how many requests run at once, of all providers together.
 	// Default: 64.
 	Concurrency int

@@ -142,13 +142,24 @@ func (a *adapter) answer(ctx context.Context, r *request, req *provider.Request)
 	}()
 	for event, err := range r.p.Stream(ctx, req) {
 		if err == nil {
-			err = r.q.Send(modelbus.EventFrame(event))
+			err = r.q.Send(modelbus.EventFrame(a.priced(r.p.Name()+"/"+req.Model, event)))
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// priced tells what a turn cost where its provider did not.
+func (a *adapter) priced(model string, event provider.Event) provider.Event {
+	stop, ok := event.(provider.Stop)
+	price, known := a.cfg.Prices[model]
+	if ok && known && stop.Usage.CostMicros == 0 {
+		stop.Usage.CostMicros = price.Cost(stop.Usage)
+		return stop
+	}
+	return event
 }
 
 // control answers on the instance's own subject: ABORT or CANCEL of a request by

@@ -81,6 +81,9 @@ func TestUsage(t *testing.T) {
 		{"full", full, provider.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15, CachedTokens: 4, ReasoningTokens: 2}},
 		{"no total", `{"prompt_tokens":1,"completion_tokens":2.0}`, provider.Usage{InputTokens: 1, OutputTokens: 2, TotalTokens: 3}},
 		{"nulls", `{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,"prompt_tokens_details":null}`, provider.Usage{InputTokens: 1, OutputTokens: 2, TotalTokens: 3}},
+		{"cost", `{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2,"cost":0.0012504}`,
+			provider.Usage{InputTokens: 1, OutputTokens: 1, TotalTokens: 2, CostMicros: 1250}},
+		{"odd cost", `{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2,"cost":{"usd":1}}`, provider.Usage{InputTokens: 1, OutputTokens: 1, TotalTokens: 2}},
 		{"cache hit", `{"prompt_tokens":9,"completion_tokens":1,"total_tokens":10,"prompt_cache_hit_tokens":8}`, provider.Usage{InputTokens: 9, OutputTokens: 1, TotalTokens: 10, CachedTokens: 8}},
 	}
 	for _, tt := range tests {

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -43,6 +44,18 @@ func (c *count) UnmarshalJSON(raw []byte) error {
 		*c = count{n, true}
 	} else if f, err := strconv.ParseFloat(literal, 64); err == nil && f == float64(int64(f)) {
 		*c = count{int64(f), true}
+	}
+	return nil
+}
+
+// dollars is an amount of money as servers write it; anything else is none.
+type dollars struct{ micros int64 }
+
+// UnmarshalJSON never fails.
+func (d *dollars) UnmarshalJSON(raw []byte) error {
+	d.micros = 0
+	if f, err := strconv.ParseFloat(strings.Trim(string(raw), `"`), 64); err == nil && f > 0 && f < 1e6 {
+		d.micros = int64(math.Round(f * 1e6))
 	}
 	return nil
 }

@@ -72,7 +72,9 @@ type usage struct {
 	Completion count `json:"completion_tokens"`
 	Total      count `json:"total_tokens"`
 	CacheHit   count `json:"prompt_cache_hit_tokens"`
-	In         struct {
+	// Cost is in US dollars; some servers say it.
+	Cost dollars `json:"cost"`
+	In   struct {
 		Cached count `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 	Out struct {
@@ -87,7 +89,7 @@ func (u *usage) said() bool {
 func (u *usage) neutral() provider.Usage {
 	out := provider.Usage{
 		InputTokens: u.Prompt.value, OutputTokens: u.Completion.value, TotalTokens: u.Total.value,
-		CachedTokens: u.In.Cached.value, ReasoningTokens: u.Out.Reasoning.value,
+		CachedTokens: u.In.Cached.value, ReasoningTokens: u.Out.Reasoning.value, CostMicros: u.Cost.micros,
 	}
 	if !u.Total.known {
 		out.TotalTokens = out.InputTokens + out.OutputTokens

@@ -73,6 +73,7 @@ type fileUsage struct {
 	Total     int64 `yaml:"totalTokens"`
 	Cached    int64 `yaml:"cachedTokens"`
 	Reasoning int64 `yaml:"reasoningTokens"`
+	Cost      int64 `yaml:"costMicros"`
 }
 
 type fileError struct {
@@ -103,7 +104,7 @@ func (f *fileTurn) turn() (Turn, error) {
 		Expect: f.Expect, Delay: time.Duration(f.Delay), ChunkDelay: time.Duration(f.ChunkDelay),
 		Thinking: f.Thinking, Text: f.Text, Stop: provider.StopReason(f.Stop), Usage: provider.Usage{
 			InputTokens: f.Usage.Input, OutputTokens: f.Usage.Output, TotalTokens: f.Usage.Total,
-			CachedTokens: f.Usage.Cached, ReasoningTokens: f.Usage.Reasoning,
+			CachedTokens: f.Usage.Cached, ReasoningTokens: f.Usage.Reasoning, CostMicros: f.Usage.Cost,
 		},
 	}
 	for i := range f.Calls {
