@@ -83,7 +83,7 @@ var meshRoles = []string{"harness", "llm", "router", "loop"} //nolint:gochecknog
 type models struct {
 	OpenAIBaseURL string   `name:"openai-base-url" placeholder:"URL" help:"Endpoint of openai/… models: any that speaks OpenAI's chat completions." env:"OPENAI_BASE_URL"`
 	OpenAIKey     string   `name:"openai-api-key" placeholder:"KEY" help:"Its key. Better kept in the environment: flags are seen by other users." env:"OPENAI_API_KEY"`
-	Price         []string `name:"price" sep:"none" placeholder:"MODEL=IN/OUT[/CACHED]" help:"US dollars for a million tokens of a model, as openai/gpt-5-mini=0.25/2, for the ledger of sessions; may be repeated. What an endpoint says itself counts first."`
+	Price         []string `name:"price" sep:"none" placeholder:"MODEL=IN/OUT[/CACHED]" help:"US dollars for a million tokens of a model, as openai/gpt-5-mini=0.25/2, for the ledger of sessions; may be repeated. What an endpoint says itself counts first. For the mesh or roles that this command starts."`
 	Scripts       string   `name:"scripts" placeholder:"DIR" help:"Folder with the scripts of scripted/… models." type:"existingdir"`
 }
 

@@ -1,7 +1,6 @@
 package contracttest
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -100,42 +99,22 @@ func (c *Cases) Counts() []string {
 // mentions that stand in no test.
 func FindCases(root fs.FS) (proofs map[string][]string, problems []string, err error) {
 	proofs = map[string][]string{}
-	err = fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
+	err = eachTestFile(root, " case: ", func(name string, text []byte, isScript bool) error {
+		if !isScript {
+			wrong, err := readGoCases(name, text, proofs)
+			problems = append(problems, wrong...)
 			return err
-		case entry.IsDir() && name != "." && strings.ContainsAny(entry.Name()[:1], "._"):
-			return fs.SkipDir
-		case entry.IsDir():
-			return nil
 		}
-		wrong, err := readCases(root, name, proofs)
-		problems = append(problems, wrong...)
-		return err
+		for line := range strings.Lines(string(text)) {
+			addCases(proofs, strings.TrimSpace(line), name)
+		}
+		return nil
 	})
 	for id := range proofs {
 		slices.Sort(proofs[id])
 		proofs[id] = slices.Compact(proofs[id])
 	}
 	return proofs, problems, err
-}
-
-func readCases(root fs.FS, name string, proofs map[string][]string) (problems []string, err error) {
-	isTest, isScript := testFile(name)
-	if !isTest && !isScript {
-		return nil, nil
-	}
-	text, err := fs.ReadFile(root, name)
-	if err != nil || !bytes.Contains(text, []byte(" case: ")) {
-		return nil, err
-	}
-	if isScript {
-		for line := range strings.Lines(string(text)) {
-			addCases(proofs, strings.TrimSpace(line), name)
-		}
-		return nil, nil
-	}
-	return readGoCases(name, text, proofs)
 }
 
 func readGoCases(name string, text []byte, proofs map[string][]string) (problems []string, err error) {

@@ -15,26 +15,20 @@ import (
 	"github.com/weavebus/weavebus/internal/contracttest"
 )
 
-var update = flag.Bool("update", false, "write the tests and counts into docs/contract.md")
+var update = flag.Bool("update", false, "write the tests and counts into docs/contract.md and docs/cases.md")
+
+// root is the module's folder.
+var root = filepath.Join("..", "..")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestTableAndTestsAgree(t *testing.T) {
 	t.Parallel()
-	root := filepath.Join("..", "..")
-	path := filepath.Join(root, "docs", "contract.md")
 	tests, problems, err := contracttest.FindTests(os.DirFS(root))
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := contracttest.ParseTable(readFile(t, path))
-	if *update {
-		text := table.Fill(tests)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		table = contracttest.ParseTable(text)
-	}
+	table := contracttest.ParseTable(filled(t, "contract.md", func(text string) string { return contracttest.ParseTable(text).Fill(tests) }))
 	for _, problem := range slices.Concat(problems, contracttest.Check(table, tests)) {
 		t.Error(problem)
 	}
@@ -230,11 +224,20 @@ func rows(ids ...string) []contracttest.Test {
 	return []contracttest.Test{{Name: "pkg/a.TestOne", Rows: ids}}
 }
 
-func readFile(t *testing.T, path string) string {
+// filled reads a page of docs; with -update it is filled and written first.
+func filled(t *testing.T, page string, fill func(text string) string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
+	path := filepath.Join(root, "docs", page)
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	if !*update {
+		return string(raw)
+	}
+	text := fill(string(raw))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return text
 }

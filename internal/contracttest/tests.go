@@ -26,42 +26,41 @@ var mention = regexp.MustCompile(`(?i)^(//|#)\s*contract:`)
 // FindTests returns every test below root that names rows, and what is wrong
 // with comments that try to.
 func FindTests(root fs.FS) (tests []Test, problems []string, err error) {
-	err = fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && name != "." && strings.ContainsAny(entry.Name()[:1], "._"):
-			return fs.SkipDir
-		case entry.IsDir():
-			return nil
+	err = eachTestFile(root, "ontract:", func(name string, text []byte, isScript bool) error {
+		var found []Test
+		var wrong []string
+		var err error
+		if isScript {
+			found, wrong = readScript(name, string(text))
+		} else {
+			found, wrong, err = readGo(name, text)
 		}
-		found, wrong, err := read(root, name)
 		tests, problems = append(tests, found...), append(problems, wrong...)
 		return err
 	})
 	return tests, problems, err
 }
 
-func read(root fs.FS, name string) (tests []Test, problems []string, err error) {
-	isTest, isScript := testFile(name)
-	if !isTest && !isScript {
-		return nil, nil, nil
-	}
-	text, err := fs.ReadFile(root, name)
-	if err != nil || !bytes.Contains(text, []byte("ontract:")) {
-		return nil, nil, err
-	}
-	if isScript {
-		tests, problems = readScript(name, string(text))
-		return tests, problems, nil
-	}
-	return readGo(name, text)
-}
-
-// testFile tells Go tests and command line scripts from other files.
-func testFile(name string) (isGo, isScript bool) {
-	isGo = strings.HasSuffix(name, "_test.go") && !strings.Contains(name, "testdata/")
-	return isGo, path.Ext(name) == ".txtar" && path.Base(path.Dir(name)) == "script"
+// eachTestFile calls see with each Go test and command line script below root
+// whose text holds mark.
+func eachTestFile(root fs.FS, mark string, see func(name string, text []byte, isScript bool) error) error {
+	return fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		isTest := strings.HasSuffix(name, "_test.go") && !strings.Contains(name, "testdata/")
+		isScript := path.Ext(name) == ".txtar" && path.Base(path.Dir(name)) == "script"
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && strings.ContainsAny(entry.Name()[:1], "._"):
+			return fs.SkipDir
+		case entry.IsDir() || !isTest && !isScript:
+			return nil
+		}
+		text, err := fs.ReadFile(root, name)
+		if err != nil || !bytes.Contains(text, []byte(mark)) {
+			return err
+		}
+		return see(name, text, isScript)
+	})
 }
 
 func readScript(name, text string) (tests []Test, problems []string) {
